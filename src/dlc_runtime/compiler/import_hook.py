@@ -94,7 +94,7 @@ def install() -> None:
     if requested_compiler() == "xla":  # which compiles both frameworks
         from dlc_runtime.compiler.tensorflow_xla import import_hook
 
-        import_hook.wait()
+        import_hook.install()
     if "torch" in sys.modules:
         start_session()
     else:

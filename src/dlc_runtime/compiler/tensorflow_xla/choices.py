@@ -18,7 +18,7 @@ from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report.choosing import EAGER, Budget
 from dlc_runtime.compiler.tensorflow_xla import tf_internals
-from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, Owner
+from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.turns import Turns
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class Choices:
     def _peers(self) -> tf_internals.Peers:
         """Of the first step that trains: the script has said by then how it distributes."""
         horovod = sys.modules.get(tf_internals.HOROVOD)
-        return ByHorovod(horovod) if is_begun(horovod) else tf_internals.peers(os.environ)
+        return HorovodPeers(horovod) if is_initialized(horovod) else tf_internals.find_peers(os.environ)
 
     def can_choose(self) -> bool:
         """Several processes must take turns at the same steps, for which they have to hear of each other."""
@@ -61,14 +61,14 @@ class Choices:
             log(note)
         return False
 
-    def begin(self, owner: Owner, fingerprint: Callable[[], str]) -> None:
+    def begin(self, trained: TrainedFunction, fingerprint: Callable[[], str]) -> None:
         """In its first step, which is the first of those that are measured. `fingerprint`: of what it computes."""
         if self._folder and self._peers.count == 1:  # others may have kept another decision
-            owner.facts = facts_of(owner, fingerprint())
-        kept = cache.read_decision(self._folder, owner.facts) if owner.facts else ("", "")
+            trained.facts = facts_of(trained, fingerprint())
+        kept = cache.read_decision(self._folder, trained.facts) if trained.facts else ("", "")
         budget = Budget(*self._settings.budget)
-        turns = Turns(owner.ways, budget, self._settings.eager_steps, kept, self._share(owner.name))
-        owner.begin(CHOOSING, turns)
+        turns = Turns(trained.ways, budget, self._settings.eager_steps, kept, self._share(trained.name))
+        trained.begin(CHOOSING, turns)
         self._record.choosing = self._record.choosing or turns.choosing
 
     def _share(self, name: str) -> Share | None:
@@ -77,39 +77,39 @@ class Choices:
         topic = re.sub(r"\W", "_", f"{name}.{self._topics[name]}")
         return functools.partial(self._peers.share, topic) if self._peers.count > 1 else None
 
-    def take_turn(self, owner: Owner, turns: Turns, seconds: float, changed: bool, step: int) -> None:
+    def take_turn(self, trained: TrainedFunction, turns: Turns, seconds: float, changed: bool, step: int) -> None:
         """A step of its has run in so many seconds. `changed`: something was traced or compiled in it."""
-        if owner.refused:
-            turns.refuse(owner.refused)
+        if trained.refused:
+            turns.refuse(trained.refused)
         turns.add(seconds, changed, time.perf_counter() - self._began, step)
         for text in turns.take_news():
-            log(f"{owner.name}: {text}")
-        if turns.way != EAGER and not owner.compiled_calls:
-            self._record.add_compiled(owner.name, owner.file, owner.line, owner.parameters, owner.random)
-            log(f"compiling {owner.name} with xla ({turns.way}), after {step} steps without it")
-        if turns.choosing.decided_at != owner.decided_at:
-            owner.decided_at = turns.choosing.decided_at
-            self._note(owner, turns)
+            log(f"{trained.name}: {text}")
+        if turns.way != EAGER and not trained.compiled_calls:
+            self._record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
+            log(f"compiling {trained.name} with xla ({turns.way}), after {step} steps without it")
+        if turns.choosing.decided_at != trained.decided_at:
+            trained.decided_at = turns.choosing.decided_at
+            self._note(trained, turns)
 
-    def _note(self, owner: Owner, turns: Turns) -> None:
+    def _note(self, trained: TrainedFunction, turns: Turns) -> None:
         way, reason = turns.choosing.way, turns.choosing.reason
         if way == EAGER:
-            self._record.add_eager(owner.name, f"it runs without XLA: {reason}")
+            self._record.add_eager(trained.name, f"it runs without XLA: {reason}")
         if self._record.choosing is not turns.choosing:  # the report has a table of one
-            self._record.notes.append(f"{owner.name}: {turns.choosing.words()}")
-        if owner.facts and turns.choosing.is_known():
-            cache.write_decision(self._folder, owner.facts, way, reason)
+            self._record.notes.append(f"{trained.name}: {turns.choosing.words()}")
+        if trained.facts and turns.choosing.is_known():
+            cache.write_decision(self._folder, trained.facts, way, reason)
         self._written()
 
 
-def is_begun(horovod: Any) -> bool:
+def is_initialized(horovod: Any) -> bool:
     try:
         return horovod is not None and bool(horovod.is_initialized())
     except AttributeError:  # a build of Horovod without this
         return False
 
 
-class ByHorovod(tf_internals.Peers):
+class HorovodPeers(tf_internals.Peers):
     """Horovod's ranks, by a gather of our own: it has another name than any operation of the script's."""
 
     def __init__(self, horovod: Any) -> None:
@@ -147,16 +147,16 @@ class ByHorovod(tf_internals.Peers):
         return made.get_concrete_function()
 
 
-def facts_of(owner: Owner, graph: str) -> dict[str, Any]:
+def facts_of(trained: TrainedFunction, graph: str) -> dict[str, Any]:
     """What a decision for the next job depends on; nothing where that cannot be told."""
-    if not graph or owner.signature is None:
+    if not graph or trained.signature is None:
         return {}
-    parts = owner.signature.items()
+    parts = trained.signature.items()
     arguments = {name: str(leaf.key) if leaf.kind == "shape" else leaf.text for name, leaf in parts}
     return {
         **tf_internals.facts(),
-        "function": owner.name,
-        "ways": list(owner.ways),
+        "function": trained.name,
+        "ways": list(trained.ways),
         "graph": graph,
         "arguments": arguments,
     }

@@ -58,24 +58,26 @@ class Programs:
                 content = stream.read(MOST_BYTES)
             if self._private:
                 os.unlink(path)
-            return program(content)
+            return parse_program(content)
         except (OSError, ValueError, IndexError):
             return Program("", (), 0)
 
 
-def program(content: bytes) -> Program:
-    module = next((value for field, value in fields(content) if field == 2 and isinstance(value, bytes)), b"")
+def parse_program(content: bytes) -> Program:
+    module = next((value for field, value in parse_fields(content) if field == 2 and isinstance(value, bytes)), b"")
     name, operations = "", 0
     shapes: tuple[str, ...] = ()
-    for field, value in fields(module):
+    for field, value in parse_fields(module):
         if not isinstance(value, bytes):
             continue
         if field == 1:
             name = plain_name(value.decode(errors="replace"))
         elif field == 3:
-            operations += sum(1 for inner, _ in fields(value) if inner == 2)
+            operations += sum(1 for inner, _ in parse_fields(value) if inner == 2)
         elif field == 4:
-            shapes = tuple(shape(part) for inner, part in fields(value) if inner == 1 and isinstance(part, bytes))
+            shapes = tuple(
+                parse_shape(part) for inner, part in parse_fields(value) if inner == 1 and isinstance(part, bytes)
+            )
     return Program(name, shapes, operations)
 
 
@@ -85,28 +87,28 @@ def plain_name(name: str) -> str:
     return found[1] if found else re.split(r"\[|__|\.", name)[0]
 
 
-def shape(content: bytes) -> str:
+def parse_shape(content: bytes) -> str:
     """Such as float32[8,64]."""
     kind = 0
     sizes: list[int] = []
-    for field, value in fields(content):
+    for field, value in parse_fields(content):
         if field == 2 and isinstance(value, int):
             kind = value
         elif field == 3 and isinstance(value, bytes):
-            sizes.extend(numbers(value))
+            sizes.extend(parse_numbers(value))
         elif field == 3 and isinstance(value, int):
             sizes.append(value)
     return f"{TYPES.get(kind, 'type ' + str(kind))}[{','.join(map(str, sizes))}]"
 
 
-def numbers(content: bytes) -> Iterator[int]:
+def parse_numbers(content: bytes) -> Iterator[int]:
     place = 0
     while place < len(content):
-        value, place = number(content, place)
+        value, place = parse_number(content, place)
         yield value
 
 
-def number(content: bytes, place: int) -> tuple[int, int]:
+def parse_number(content: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = content[place]
@@ -117,19 +119,19 @@ def number(content: bytes, place: int) -> tuple[int, int]:
             return value, place
 
 
-def fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
+def parse_fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field of a protocol buffer."""
     place = 0
     while place < len(content):
-        key, place = number(content, place)
+        key, place = parse_number(content, place)
         kind = key & 7
         if kind == 0:
-            value, place = number(content, place)
+            value, place = parse_number(content, place)
             yield key >> 3, value
             continue
         size = 8
         if kind == 2:
-            size, place = number(content, place)
+            size, place = parse_number(content, place)
         elif kind == 5:
             size = 4
         elif kind != 1:
@@ -140,7 +142,7 @@ def fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
         place += size
 
 
-def difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+def describe_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     """The first argument whose shape is another; "" where none is."""
     for number, (before, after) in enumerate(zip(old, new)):
         if before != after:
@@ -197,7 +199,7 @@ class XlaRecord(Record):
 
     def add_failure(self, where: dict[str, Any], fault: Exception, lost: int) -> str:
         """Returns the warning. `lost`: batches that no step trained on."""
-        reason, (file, line) = reason_of(str(fault)), users_line_of(str(fault))
+        reason, (file, line) = short_reason(str(fault)), find_user_line_in(str(fault))
         entry = {**where, "type": type(fault).__name__, "reason": reason}
         if file:
             entry.update(failed_file=file, failed_line=line)
@@ -213,13 +215,13 @@ class XlaRecord(Record):
         return (self._hits, self._misses) if self.cache.get("folder") else (0, 0)
 
 
-def users_line_of(message: str) -> tuple[str, int]:
+def find_user_line_in(message: str) -> tuple[str, int]:
     """The last line of the user's in an error's stack, or ("", 0)."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', message)
     return next(((file, int(line)) for file, line in reversed(frames) if is_user_code(file)), ("", 0))
 
 
-def reason_of(message: str) -> str:
+def short_reason(message: str) -> str:
     """One line, with the operations that XLA lacks where it names them."""
     lacks = re.findall(r"(\w+) \(No registered", message)
     if lacks:

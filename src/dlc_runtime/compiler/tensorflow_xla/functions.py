@@ -8,7 +8,7 @@ import sys
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
-from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, difference
+from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, describe_difference
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, Turns
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ BASELINE, CHOOSING, COMPILED, OWN, LEFT = "baseline", "choosing", "compiled", "t
 CONSTANT = "the same shapes, another value that XLA must know, such as a length"
 
 
-class Owner:
+class TrainedFunction:
     def __init__(self, name: str, file: str, line: int, parameters: int = 0) -> None:
         self.name, self.file, self.line, self.parameters = name, file, line, parameters
         self.training = self.random = False
@@ -47,7 +47,7 @@ class Owner:
             return self.turns.way
         return self.ways[0] if self.phase == COMPILED else EAGER
 
-    def is_made_anew(self) -> None:
+    def forget_programs(self) -> None:
         """Its functions are other ones: what they compile is nothing again."""
         self.compiled_calls, self.expects_trace = 0, True
         self._shapes.clear()
@@ -61,35 +61,35 @@ class Owner:
         for program in programs:
             old = self._shapes.get(program.name)
             if old is not None and program.name:
-                changed = difference(old, program.shapes)
+                changed = describe_difference(old, program.shapes)
                 shape = shape or (f"{program.name}: {changed}" if changed else "")
                 constant = constant or f"{program.name}: {CONSTANT}"
             self._shapes[program.name] = program.shapes
         return shape or constant
 
 
-def of_function(function: Any) -> Owner:
+def describe_function(function: Any) -> TrainedFunction:
     python = getattr(function, "python_function", function)
     name = getattr(python, "__qualname__", type(python).__name__).replace("<locals>.", "")
-    return Owner(name, *location_of(python))
+    return TrainedFunction(name, *location_of(python))
 
 
-def of_model(model: Any) -> Owner:
+def describe_model(model: Any) -> TrainedFunction:
     file, line = location_of(type(model).call) if hasattr(type(model), "call") else ("", 0)
     name = type(model).__name__
     if not is_user_code(file):
-        name, (file, line) = str(getattr(model, "name", name)), users_line()
-    return Owner(name, file, line, parameters_of(model))
+        name, (file, line) = str(getattr(model, "name", name)), find_user_line()
+    return TrainedFunction(name, file, line, count_parameters(model))
 
 
-def parameters_of(model: Any) -> int:
+def count_parameters(model: Any) -> int:
     try:
         return int(model.count_params())
     except Exception:  # a model that is not built yet
         return 0
 
 
-def users_line() -> tuple[str, int]:
+def find_user_line() -> tuple[str, int]:
     """The line of the user's that is running now, or ("", 0)."""
     frame = sys._getframe(1)
     while frame is not None:
@@ -112,33 +112,33 @@ class Leaf:
         self.kind, self.text, self.key = kind, text[:LONGEST], key
 
 
-def signature(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Leaf]:
+def read_signature(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Leaf]:
     """By name, such as `batch[0]`."""
     leaves: dict[str, Leaf] = {}
-    for name, value in bound(function, arguments, named).items():
-        describe(name, value, leaves, 0)
+    for name, value in bind_arguments(function, arguments, named).items():
+        add_leaves(name, value, leaves, 0)
     return leaves
 
 
-def bound(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+def bind_arguments(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return dict(inspect.signature(function).bind(*arguments, **named).arguments)
     except (TypeError, ValueError):
         return {**{f"argument {place}": value for place, value in enumerate(arguments)}, **named}
 
 
-def describe(name: str, value: Any, leaves: dict[str, Leaf], depth: int) -> None:
+def add_leaves(name: str, value: Any, leaves: dict[str, Leaf], depth: int) -> None:
     if isinstance(value, (list, tuple)) and depth < DEEPEST:
         for place, part in enumerate(value):
-            describe(f"{name}[{place}]", part, leaves, depth + 1)
+            add_leaves(f"{name}[{place}]", part, leaves, depth + 1)
     elif isinstance(value, dict) and depth < DEEPEST:
         for key, part in value.items():
-            describe(f"{name}[{key!r}]", part, leaves, depth + 1)
+            add_leaves(f"{name}[{key!r}]", part, leaves, depth + 1)
     else:
-        leaves[name] = leaf(value)
+        leaves[name] = describe_leaf(value)
 
 
-def leaf(value: Any) -> Leaf:
+def describe_leaf(value: Any) -> Leaf:
     element = getattr(value, "element_spec", None)
     if element is not None:
         return Leaf("shape", f"an iterator over {element}", str(element))

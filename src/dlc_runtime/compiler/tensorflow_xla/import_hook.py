@@ -50,14 +50,14 @@ class Finder:
 
         def exec_module(module: ModuleType) -> None:
             if name == TENSORFLOW:
-                self._guarded(before_tensorflow, spec)
+                self._act_safely(before_tensorflow, spec)
             run(module)
             if not self.failed:
-                self._guarded(after_tensorflow if name == TENSORFLOW else after_trainer, module)
+                self._act_safely(after_tensorflow if name == TENSORFLOW else after_trainer, module)
 
         loader.exec_module = exec_module
 
-    def _guarded(self, act: Callable[[Any], None], argument: Any) -> None:
+    def _act_safely(self, act: Callable[[Any], None], argument: Any) -> None:
         try:
             act(argument)
         except Exception as fault:
@@ -86,7 +86,7 @@ def after_trainer(trainer: ModuleType) -> None:
     keras_fit.patch(getattr(trainer, TRAINERS[trainer.__name__]))
 
 
-def wait() -> None:
+def install() -> None:
     sys.meta_path.insert(0, Finder())
 
 
@@ -97,12 +97,12 @@ def prepare(model: Any) -> Any:
     from dlc_runtime.compiler.tensorflow_xla import keras_fit, session
 
     if session.current() is None:
-        arm_now()
+        install_late()
     keras_fit.compile_at_once(model)
     return model
 
 
-def arm_now() -> None:
+def install_late() -> None:
     """TensorFlow is imported, and has run nothing: XLA has not read its flags yet."""
     from dlc_runtime.compiler.tensorflow_xla import preparation, session
 

@@ -39,7 +39,7 @@ prepared = Prepared()
 
 def prepare(environ: MutableMapping[str, str], package: str) -> None:
     """`package`: TensorFlow's folder."""
-    version = version_of(package)
+    version = read_version(package)
     settings = settings_of.read_settings(environ)
     prepared.cache = cache.use_cache(environ)
     kept = prepared.cache.get("folder", "")
@@ -53,15 +53,15 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         log(text)
     rank = environ.get("RANK") or environ.get("OMPI_COMM_WORLD_RANK") or str(os.getpid())
     prepared.dumps = os.path.join(settings.report, DUMPS, rank) if settings.debug else ""
-    if kept and not remove(kept, prepared.cache["warnings"]):
+    if kept and not remove_damaged(kept, prepared.cache["warnings"]):
         kept = ""
     if kept and not has_room(kept):
         prepared.cache["warnings"].append(FULL.format(kept))
         log(FULL.format(kept))
         kept = ""
     on_cpu = cache.gpu_model() == "cpu"
-    own = own_folder(version) if on_cpu and not kept else ""  # on a GPU only where the job asks for a cache
-    found = compose(dict(environ), version, on_cpu, kept or own, prepared.dumps)
+    own = make_own_folder(version) if on_cpu and not kept else ""  # on a GPU only where the job asks for a cache
+    found = compose_flags(dict(environ), version, on_cpu, kept or own, prepared.dumps)
     prepared.programs = found.cache
     prepared.private = bool(own) and found.cache == own
     environ.update(found.variables)
@@ -75,7 +75,7 @@ def has_room(folder: str) -> bool:
         return False
 
 
-def own_folder(version: tuple[int, ...]) -> str:
+def make_own_folder(version: tuple[int, ...]) -> str:
     """For this process alone: the programs in it tell what was compiled, and of which shapes."""
     if version < FIRST_WITH_CACHE or not has_room(tempfile.gettempdir()):
         return ""
@@ -87,7 +87,7 @@ def own_folder(version: tuple[int, ...]) -> str:
     return found
 
 
-def version_of(package: str) -> tuple[int, ...]:
+def read_version(package: str) -> tuple[int, ...]:
     """By the folders beside the package: importing it is what comes next. (0,) where nothing tells."""
     try:
         names = sorted(os.listdir(os.path.dirname(package)))
@@ -113,45 +113,45 @@ class Flags(NamedTuple):
     cache: str  # the folder in which XLA keeps its programs, "" for none
 
 
-def compose(environ: dict[str, str], version: tuple[int, ...], on_cpu: bool, cache: str, dump: str) -> Flags:
+def compose_flags(environ: dict[str, str], version: tuple[int, ...], on_cpu: bool, cache: str, dump: str) -> Flags:
     """`cache` and `dump`: folders, or "". What the job states itself is kept.
 
     Clustering from the first step on is taken out: it is switched on later, after the steps that it is compared with.
     """
     stated = [flag for flag in environ.get(TENSORFLOW, "").split() if flag not in CLUSTER]
-    if on_cpu and not has(stated, ON_CPU):
+    if on_cpu and not has_flag(stated, ON_CPU):
         stated.append(ON_CPU)
     if not cache or version < FIRST_WITH_CACHE:
         cache = ""
-    folder = value(stated, CACHE) or cache
-    if folder and not has(stated, CACHE):
+    folder = flag_value(stated, CACHE) or cache
+    if folder and not has_flag(stated, CACHE):
         stated.append(f"{CACHE}={folder}")
-        stated += [] if has(stated, BY_KEY) else [BY_KEY]
+        stated += [] if has_flag(stated, BY_KEY) else [BY_KEY]
     dumps = environ.get(XLA, "").split()
     if dump:
-        dumps = [flag for flag in dumps if flag.rstrip("/") != f"{DUMP}={parent(dump)}"]  # the launcher's
-        dumps += [] if has(dumps, DUMP) else [f"{DUMP}={dump}"]
-        dumps += [] if has(dumps, MOST_DUMPED) else [f"{MOST_DUMPED}={MODULES}"]
+        dumps = [flag for flag in dumps if flag.rstrip("/") != f"{DUMP}={report_folder(dump)}"]  # the launcher's
+        dumps += [] if has_flag(dumps, DUMP) else [f"{DUMP}={dump}"]
+        dumps += [] if has_flag(dumps, MOST_DUMPED) else [f"{MOST_DUMPED}={MODULES}"]
     variables = {TENSORFLOW: " ".join(stated), XLA: " ".join(dumps)}
     return Flags({name: text for name, text in variables.items() if text or name in environ}, folder)
 
 
-def has(flags: list[str], name: str) -> bool:
+def has_flag(flags: list[str], name: str) -> bool:
     return any(flag.partition("=")[0] == name for flag in flags)
 
 
-def value(flags: list[str], name: str) -> str:
+def flag_value(flags: list[str], name: str) -> str:
     return next((flag.partition("=")[2] for flag in reversed(flags) if flag.partition("=")[0] == name), "")
 
 
-def parent(folder: str) -> str:
+def report_folder(folder: str) -> str:
     """The report's folder, of a folder of one rank's programs."""
     return folder.rpartition("/")[0].rpartition("/")[0]
 
 
-def remove(folder: str, warnings: list[Any]) -> bool:
+def remove_damaged(folder: str, warnings: list[Any]) -> bool:
     """Returns whether the folder can be used."""
-    damaged = [path for path in files(folder) if not is_whole(path)]
+    damaged = [path for path in program_files(folder) if not is_whole(path)]
     if not damaged:
         return True
     try:
@@ -165,7 +165,7 @@ def remove(folder: str, warnings: list[Any]) -> bool:
     return usable
 
 
-def files(folder: str) -> list[str]:
+def program_files(folder: str) -> list[str]:
     try:
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".pb")]
     except OSError:
@@ -178,8 +178,8 @@ def is_whole(path: str) -> bool:
         size = os.path.getsize(path)
         with open(path, "rb") as stream:
             while stream.tell() < size:
-                number(stream)
-                stream.seek(number(stream), os.SEEK_CUR)
+                read_number(stream)
+                stream.seek(read_number(stream), os.SEEK_CUR)
             return size > 0 and stream.tell() == size
     except FileNotFoundError:
         return True  # another job has removed it
@@ -187,7 +187,7 @@ def is_whole(path: str) -> bool:
         return False
 
 
-def number(stream: BinaryIO) -> int:
+def read_number(stream: BinaryIO) -> int:
     value = shift = 0
     while shift < 64:
         byte = stream.read(1)

@@ -100,14 +100,14 @@ def function_class() -> Any:
 
 def wrap_call(called: Callable[..., Any]) -> None:
     """`called(function, call, arguments, named)` stands for each call of a tf.function."""
-    owner = function_class()
-    original = owner.__call__
+    kind = function_class()
+    original = kind.__call__
 
     @functools.wraps(original)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         return called(self, original, arguments, named)
 
-    owner.__call__ = call
+    kind.__call__ = call
 
 
 def wrap_gradient(noticed: Callable[[], None]) -> None:
@@ -122,18 +122,18 @@ def wrap_gradient(noticed: Callable[[], None]) -> None:
     tf.GradientTape.gradient = gradient
 
 
-def traces(function: Any) -> int:
+def count_traces(function: Any) -> int:
     count = getattr(function, "experimental_get_tracing_count", None)
     return int(count()) if count is not None else 0
 
 
-def stated_jit(function: Any) -> bool | None:
+def read_jit_compile(function: Any) -> bool | None:
     """What the script says of a tf.function's jit_compile; None if it says nothing."""
     stated: bool | None = getattr(function, "_jit_compile", None)
     return stated if stated is not None else getattr(function, "_experimental_compile", None)
 
 
-def cluster(wanted: bool) -> None:
+def switch_clustering(wanted: bool) -> None:
     """Switch auto-clustering on or off for what is called from now on."""
     tf.config.optimizer.set_jit(wanted)
     module = sys.modules.get(CONTEXT)
@@ -147,12 +147,12 @@ def without_our_frames() -> Iterator[None]:
     stacks: Any = sys.modules.get(STACKS)
     with ExitStack() as entered:
         with suppress(Exception):  # a version that filters otherwise
-            entered.enter_context(frame_filter(stacks.StackTraceFilter)())
+            entered.enter_context(make_frame_filter(stacks.StackTraceFilter)())
         yield
 
 
 @functools.lru_cache(maxsize=1)
-def frame_filter(base: Any) -> Any:
+def make_frame_filter(base: Any) -> Any:
     class OurFrames(base):  # type: ignore[misc]
         def get_filtered_filenames(self) -> frozenset[str]:
             outer = self.parent.get_filtered_filenames() if self.parent is not None else frozenset()
@@ -168,7 +168,7 @@ def our_files() -> frozenset[str]:
 
 
 @contextmanager
-def drawn_alike() -> Iterator[None]:
+def random_numbers_as_without_xla() -> Iterator[None]:
     """Stateless random numbers of functions that are traced meanwhile are those of the same function without XLA.
 
     Both have the same random bits, of which XLA makes other numbers than TensorFlow's own operations do. So here the
@@ -185,7 +185,7 @@ def drawn_alike() -> Iterator[None]:
             return held[name](shape, key, counter, alg, dtype=dtype, **named)
         count = tf.reduce_prod(shape)
         bits = getattr(module, BITS)([count + count % 2], key, counter, alg, dtype=tf.uint32)
-        return tf.reshape((normal if name == NORMAL else uniform)(bits)[:count], shape)
+        return tf.reshape((make_normal if name == NORMAL else make_uniform)(bits)[:count], shape)
 
     for name in held:
         setattr(module, name, functools.partial(draw, name))
@@ -196,15 +196,15 @@ def drawn_alike() -> Iterator[None]:
             setattr(module, name, own)
 
 
-def uniform(bits: Any) -> Any:
+def make_uniform(bits: Any) -> Any:
     """float32 in [0, 1): a number's last 23 bits are the fraction of one between 1 and 2."""
     fraction = tf.bitwise.bitwise_and(bits, tf.constant(0x7FFFFF, tf.uint32))
     return tf.bitcast(tf.bitwise.bitwise_or(fraction, tf.constant(0x3F800000, tf.uint32)), tf.float32) - 1.0
 
 
-def normal(bits: Any) -> Any:
+def make_normal(bits: Any) -> Any:
     """By the method of Box and Muller: two of an even count of uniform numbers give two normal ones."""
-    pairs = tf.reshape(uniform(bits), [-1, 2])
+    pairs = tf.reshape(make_uniform(bits), [-1, 2])
     radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(pairs[:, :1], 1e-7)))
     angle = 2.0 * math.pi * pairs[:, 1:]
     return tf.reshape(tf.concat([tf.sin(angle), tf.cos(angle)], 1) * radius, [-1])
@@ -215,23 +215,23 @@ PATIENCE_SECONDS = 60.0  # for another process to reach the same step
 
 
 def facts() -> dict[str, Any]:
-    found: dict[str, Any] = {"framework": f"tensorflow {tf.__version__}", "device": device()}
-    rank = rank_of(os.environ)
+    found: dict[str, Any] = {"framework": f"tensorflow {tf.__version__}", "device": device_name()}
+    rank = read_rank(os.environ)
     if rank is not None:
         found["rank"] = rank
     return found
 
 
-def device() -> str:
-    names = [gpu.name for gpu in gpus()]
+def device_name() -> str:
+    names = [gpu.name for gpu in list_gpus()]
     return f"{len(names)} GPUs" if len(names) > 1 else "GPU" if names else "cpu"
 
 
-def gpus() -> list[Any]:
+def list_gpus() -> list[Any]:
     return list(tf.config.list_physical_devices("GPU"))
 
 
-def rank_of(environ: Mapping[str, str]) -> int | None:
+def read_rank(environ: Mapping[str, str]) -> int | None:
     """Of TF_CONFIG: the chief is 0, the workers follow. None where it says nothing."""
     try:
         config = json.loads(environ.get("TF_CONFIG", "{}"))
@@ -272,9 +272,9 @@ class Peers:
         return told
 
 
-def peers(environ: Mapping[str, str]) -> Peers:
+def find_peers(environ: Mapping[str, str]) -> Peers:
     """By TF_CONFIG, or of a Horovod that the script has not begun."""
-    rank = rank_of(environ)
+    rank = read_rank(environ)
     if rank is not None:
         cluster = json.loads(environ["TF_CONFIG"])["cluster"]
         count = sum(len(cluster.get(kind, [])) for kind in ("chief", "worker"))
@@ -288,5 +288,5 @@ def peers(environ: Mapping[str, str]) -> Peers:
 def wait_for_devices() -> None:
     """What runs on a GPU goes on after its call returned."""
     sync = getattr(getattr(getattr(tf, "test", None), "experimental", None), "sync_devices", None)  # from 2.12 on
-    if sync is not None and gpus():
+    if sync is not None and list_gpus():
         sync()

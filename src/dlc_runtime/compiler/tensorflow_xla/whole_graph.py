@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 import tensorflow as tf
 
 from dlc_runtime.compiler.tensorflow_xla import tf_internals
-from dlc_runtime.compiler.tensorflow_xla.tf_internals import drawn_alike
+from dlc_runtime.compiler.tensorflow_xla.tf_internals import random_numbers_as_without_xla
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def shared_operations() -> Iterator[None]:
     module: Any = sys.modules.get(FUNCTIONS)
     tapes: Any = sys.modules.get(TAPES)
     make = getattr(module, MAKE, None)
-    if make is None or tapes is None or tf_internals.gpus():  # on a GPU it is unproven
+    if make is None or tapes is None or tf_internals.list_gpus():  # on a GPU it is unproven
         yield
         return
 
@@ -48,7 +48,7 @@ def shared_operations() -> Iterator[None]:
         if "_XlaMustCompile" in (attributes or ()) and not tapes.could_possibly_record():
             # A tape would ask for the gradient of the calls, which are no steps of the script's.
             with suppress(Exception):  # the graph computes the same at each moment
-                share(graph, gone)
+                share_alike(graph, gone)
         left = [operation for operation in graph.get_operations() if operation.name not in gone]
         graph.get_operations = lambda: left  # TensorFlow hands XLA what is unused too
         try:
@@ -63,18 +63,18 @@ def shared_operations() -> Iterator[None]:
         setattr(module, MAKE, make)
 
 
-def share(graph: Any, gone: set[str]) -> None:
+def share_alike(graph: Any, gone: set[str]) -> None:
     """Put calls in the place of operations that are alike; `gone` takes the names of these."""
     alike: dict[str, list[Any]] = {}
     results = {id(result) for result in graph.outputs}
     for operation in graph.get_operations():
         if operation.type in SLOW and is_free(operation, results):
-            alike.setdefault(kind(operation), []).append(operation)
+            alike.setdefault(operation_key(operation), []).append(operation)
     with graph.as_default(), tf.control_dependencies(None):
         first = tf.constant(0)
         for key, operations in alike.items():
             for operation in operations if len(operations) > 1 else ():
-                call(operation, key, first)
+                replace_by_call(operation, key, first)
                 gone.add(operation.name)
 
 
@@ -97,14 +97,14 @@ def reads_data(operation: Any) -> bool:
     return False
 
 
-def kind(operation: Any) -> str:
+def operation_key(operation: Any) -> str:
     stated = sorted((name, str(value)) for name, value in operation.node_def.attr.items())
     return f"{operation.type} {stated} {[tensor.shape for tensor in operation.inputs]}"
 
 
-def call(operation: Any, key: str, first: Any) -> None:
+def replace_by_call(operation: Any, key: str, first: Any) -> None:
     if key not in _branches:
-        _branches[key] = branch_of(operation)
+        _branches[key] = make_branch(operation)
     values = tf.raw_ops.StatelessCase(
         branch_index=first,
         input=list(operation.inputs),
@@ -119,7 +119,7 @@ def call(operation: Any, key: str, first: Any) -> None:
                     consumer._update_input(place, value)
 
 
-def branch_of(operation: Any) -> Any:
+def make_branch(operation: Any) -> Any:
     kind, types = operation.type, [own.dtype for own in operation.outputs]
     attributes = dict(operation.node_def.attr)
 
@@ -139,7 +139,7 @@ _numbers: dict[str, Iterator[int]] = defaultdict(itertools.count)
 
 @contextmanager
 def compiled_as_a_whole() -> Iterator[None]:
-    with without_grappler(), names_of_every_job(), shared_operations(), drawn_alike():
+    with without_grappler(), repeatable_names(), shared_operations(), random_numbers_as_without_xla():
         yield
 
 
@@ -152,7 +152,7 @@ def without_grappler() -> Iterator[None]:
     if context is None or held is None:
         yield
         return
-    context.function_call_options = ungrappled(held)  # of this thread
+    context.function_call_options = without_optimizer(held)  # of this thread
     try:
         yield
     finally:
@@ -160,7 +160,7 @@ def without_grappler() -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=8)
-def ungrappled(options: Any) -> Any:
+def without_optimizer(options: Any) -> Any:
     """The same ones for each step: for others TensorFlow prepares the function anew."""
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -168,7 +168,7 @@ def ungrappled(options: Any) -> Any:
 
 
 @contextmanager
-def names_of_every_job() -> Iterator[None]:
+def repeatable_names() -> Iterator[None]:
     """XLA asks its cache by name too, and TensorFlow's names count the tensors before: a job that loads a checkpoint
     first would find nothing."""
     module = sys.modules.get(CONCRETE)
@@ -176,13 +176,13 @@ def names_of_every_job() -> Iterator[None]:
     if held is None:
         yield
         return
-    setattr(module, NAMING, numbered)
+    setattr(module, NAMING, numbered_name)
     try:
         yield
     finally:
         setattr(module, NAMING, held)
 
 
-def numbered(name: str) -> str:
+def numbered_name(name: str) -> str:
     """The zero keeps it apart from TensorFlow's own numbers."""
     return f"__inference_{name}_0{next(_numbers[name])}"

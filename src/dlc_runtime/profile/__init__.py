@@ -19,7 +19,7 @@ def watch(batches: Iterable[T]) -> Iterator[T]:
     Loops over a DataLoader or a tf.data.Dataset need it only where DLC_PROFILE is not set.
     """
     from dlc_runtime.profile import import_hook
-    from dlc_runtime.profile.session import watched
+    from dlc_runtime.profile.session import measure_loop
 
     import_hook.patch_imported()
-    return watched(batches)
+    return measure_loop(batches)

@@ -49,12 +49,12 @@ def _patch_after(loader: Any) -> None:
 
     def exec_module(module: ModuleType) -> None:
         run(module)
-        patch(module)
+        patch_module(module)
 
     loader.exec_module = exec_module
 
 
-def patch(module: ModuleType) -> None:
+def patch_module(module: ModuleType) -> None:
     try:
         from importlib import import_module
 
@@ -62,21 +62,21 @@ def patch(module: ModuleType) -> None:
             setattr(module, PATCHED, True)
             import_module(WATCHED[module.__name__]).patch(module)
     except Exception as fault:
-        _say(f"nothing will be measured: {fault}")
+        _log(f"nothing will be measured: {fault}")
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"dlc profile: {text}", file=sys.stderr, flush=True)
 
 
-def arm() -> None:
-    from dlc_runtime.profile.settings import read
+def install() -> None:
+    from dlc_runtime.profile.settings import read_settings
 
     try:
-        if not read(os.environ).on:
+        if not read_settings(os.environ).on:
             return
     except ValueError as error:
-        _say(f"nothing will be measured: {error}")
+        _log(f"nothing will be measured: {error}")
         return
     patch_imported()
     sys.meta_path.insert(0, Finder())
@@ -85,7 +85,7 @@ def arm() -> None:
 def patch_imported() -> None:
     for name in WATCHED:
         if name in sys.modules:
-            patch(sys.modules[name])
+            patch_module(sys.modules[name])
 
 
-arm()
+install()

@@ -81,7 +81,7 @@ class Meter:
             self._wait = 0.0
             self._fresh = False
         if not self.batch_bytes:
-            self.batch_bytes = float(size(batch))
+            self.batch_bytes = float(batch_bytes(batch))
         self._others = (self._clock.waited, self._clock.waits)
         self._compilations = self._clock.compilations()
 
@@ -112,14 +112,14 @@ class Meter:
         return median(self._steps) if self._steps else 0.0
 
 
-def size(value: Any, left: int = FEW) -> int:
+def batch_bytes(value: Any, left: int = FEW) -> int:
     """Bytes of the tensors and arrays in a batch, however they are nested."""
     if left <= 0:
         return 0
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return sum(size(part, left - index) for index, part in enumerate(value[:left]))
+        return sum(batch_bytes(part, left - index) for index, part in enumerate(value[:left]))
     if isinstance(value, (bytes, str)):
         return len(value)
     found = getattr(value, "nbytes", None)
@@ -130,7 +130,7 @@ def size(value: Any, left: int = FEW) -> int:
     if hasattr(value, "shape") and hasattr(value.shape, "num_elements"):  # tensors of TensorFlow
         return int((value.shape.num_elements() or 0) * value.dtype.size)
     if hasattr(value, "__dict__") and left > 1:
-        return size({k: v for k, v in vars(value).items() if not k.startswith("_")}, left - 1)
+        return batch_bytes({k: v for k, v in vars(value).items() if not k.startswith("_")}, left - 1)
     return 0
 
 
@@ -198,7 +198,7 @@ class WorkerFile:
         LAYOUT.pack_into(self._memory, 0, *self._total)
 
 
-def read(folder: str, pids: set[int]) -> Fetches:
+def read_fetches(folder: str, pids: set[int]) -> Fetches:
     """The sum over these workers; one that has made no batch yet has no file."""
     total = Fetches()
     for pid in sorted(pids):

@@ -84,7 +84,7 @@ def pressure_seconds(path: str) -> float | None:
     return None
 
 
-def others(host: float | None, container: float | None, tree: float, ranks: int) -> float | None:
+def seconds_of_others(host: float | None, container: float | None, tree: float, ranks: int) -> float | None:
     """CPU seconds of the host that this job did not take. None: it cannot be told.
 
     A container that took all that the host did may be the host itself: then a rank knows its own processes alone.
@@ -114,10 +114,10 @@ class Processors:
         """`others` are the processors that other programs took; `pressure` are shares of the time."""
         seconds = max(time.monotonic() - self._began, 1e-9)
         tree = max(tree_seconds(os.getpid()) - self._tree, 0.0)
-        container = since(self._container, container_seconds())
+        container = increase(self._container, container_seconds())
         whole = tree if container is None else max(container, tree)
-        taken = others(since(self._host, host_seconds()), container, tree, self._ranks)
-        waited = {name: since(self._pressure[name], now) for name, now in self._pressures().items()}
+        taken = seconds_of_others(increase(self._host, host_seconds()), container, tree, self._ranks)
+        waited = {name: increase(self._pressure[name], now) for name, now in self._pressures().items()}
         return {
             "usable": self.usable,
             "busy": min(whole / (seconds * self.usable), 1.0),
@@ -129,7 +129,7 @@ class Processors:
         }
 
 
-def since(before: float | None, now: float | None) -> float | None:
+def increase(before: float | None, now: float | None) -> float | None:
     return None if before is None or now is None else max(now - before, 0.0)
 
 

@@ -14,7 +14,7 @@ import threading
 from dlc_runtime.profile import meter as meters
 from dlc_runtime.profile.meter import Clock, Fetch, Fetches, Meter
 from dlc_runtime.profile.resources import Framework, Gpus, Memory, Processors
-from dlc_runtime.profile.settings import SWITCH, Settings, read
+from dlc_runtime.profile.settings import SWITCH, Settings, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ _lock = threading.RLock()
 _current: Session | None = None
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"dlc profile: {text}", file=sys.stderr, flush=True)
 
 
-def current(framework: Framework) -> Session:
+def current_session(framework: Framework) -> Session:
     """This process's session. A forked process begins one of its own."""
     global _current
     with _lock:
         if _current is None or _current.process != os.getpid():
-            _current = Session(read({**os.environ, SWITCH: "1"}), framework)
+            _current = Session(read_settings({**os.environ, SWITCH: "1"}), framework)
         return _current
 
 
@@ -109,7 +109,7 @@ class Session:
         value = self.as_json(state)
         if not value["steps"]:
             if state != RUNNING:
-                say(f"nothing measured: no loop over data had more than {self.settings.skip} steps")
+                log(f"nothing measured: no loop over data had more than {self.settings.skip} steps")
             return
         path = os.path.join(self.settings.report, f"rank-{self._rank}.json")
         try:
@@ -120,16 +120,16 @@ class Session:
             os.replace(partial, path)
         except OSError as error:  # a full disk must not end the training
             if not self._failed:
-                say(f"no report in {self.settings.report}: {error}")
+                log(f"no report in {self.settings.report}: {error}")
             self._failed = True
             return
         if state != RUNNING:
             share = value["waiting_seconds"] / (value["waiting_seconds"] + value["computing_seconds"])
-            say(f"{share:.0%} of the time of {value['steps']} steps was waiting for data: dlc profile {path}")
+            log(f"{share:.0%} of the time of {value['steps']} steps was waiting for data: dlc profile {path}")
 
     def as_json(self, state: str) -> dict[str, Any]:
         meter = self._main()
-        work = meter.in_process.plus(meters.read(self.folder, meter.workers))
+        work = meter.in_process.plus(meters.read_fetches(self.folder, meter.workers))
         return {
             "version": VERSION,
             "state": state,
@@ -168,12 +168,12 @@ def _end_process() -> None:
     os._exit(0)
 
 
-def watched(batches: Iterable[T]) -> Iterator[T]:
+def measure_loop(batches: Iterable[T]) -> Iterator[T]:
     """Measure a loop; batches of torch and TensorFlow are measured by the import hook, and not twice."""
     if type(batches).__module__.partition(".")[0] in ("torch", "tensorflow"):
         yield from batches
         return
-    session = current(Framework())
+    session = current_session(Framework())
     meter = session.meter_of(batches)
     iterator = iter(batches)
     while not session.over:

@@ -26,7 +26,7 @@ class Settings(NamedTuple):
     ends: bool = False  # the script too, once enough is measured: with exit code 0, and nothing is saved
 
 
-def read(environ: Mapping[str, str]) -> Settings:
+def read_settings(environ: Mapping[str, str]) -> Settings:
     """Raises ValueError with the variable, what was expected and what was found."""
     return Settings(
         on=_switch(environ, SWITCH),

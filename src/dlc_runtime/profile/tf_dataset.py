@@ -13,7 +13,7 @@ import time
 
 from dlc_runtime.profile.meter import Fetches, cpu_seconds
 from dlc_runtime.profile.resources import Framework
-from dlc_runtime.profile.session import Session, current
+from dlc_runtime.profile.session import Session, current_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TensorFlow(Framework):
 TENSORFLOW = TensorFlow()
 
 
-def others_seconds() -> float:
+def other_threads_seconds() -> float:
     """CPU seconds of all threads but the main one."""
     main = threading.main_thread().ident
     return cpu_seconds() - (time.clock_gettime(time.pthread_getcpuclockid(main)) if main else 0.0)
@@ -87,7 +87,7 @@ class Loop:
 
     def got(self, batch: Any) -> int:
         if not self._session.over:
-            now = others_seconds()
+            now = other_threads_seconds()
             if self._spent is not None:
                 cpu = max(now - self._spent, 0.0)
                 self._meter.in_process = self._meter.in_process.plus(Fetches(1, cpu, cpu))
@@ -122,7 +122,7 @@ def _noted_create(original: Any) -> Any:
 def _measured_next(original: Any) -> Any:
     @functools.wraps(original)
     def measured(self: Any) -> Any:
-        session = current(TENSORFLOW)
+        session = current_session(TENSORFLOW)
         if session.over:
             return original(self)
         if not sys.modules["tensorflow"].executing_eagerly():

@@ -8,7 +8,7 @@ import sys
 
 from dlc_runtime.profile import meter as meters
 from dlc_runtime.profile.resources import Framework
-from dlc_runtime.profile.session import current
+from dlc_runtime.profile.session import current_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def patch_fetchers() -> None:
             fetcher.fetch = _measured_fetch(fetcher.fetch)
 
 
-class ArmWorker:
+class WorkerPatcher:
     """Goes to workers as their first function: those that are started anew inherit neither patches nor variables."""
 
     def __init__(self, own: Any, folder: str) -> None:
@@ -91,7 +91,7 @@ class Torch(Framework):
 TORCH = Torch()
 
 
-def in_worker() -> bool:
+def is_worker() -> bool:
     from torch.utils.data import get_worker_info
 
     return get_worker_info() is not None
@@ -100,12 +100,12 @@ def in_worker() -> bool:
 def _measured_start(original: Any) -> Any:
     @functools.wraps(original)
     def measured(self: Any, loader: Any) -> None:
-        session = None if in_worker() else current(TORCH)
+        session = None if is_worker() else current_session(TORCH)
         if session is None or session.over:
             original(self, loader)
             return
         own = loader.worker_init_fn
-        loader.worker_init_fn = ArmWorker(own, session.folder)
+        loader.worker_init_fn = WorkerPatcher(own, session.folder)
         try:
             original(self, loader)
         finally:
@@ -117,7 +117,7 @@ def _measured_start(original: Any) -> Any:
 def _measured_next(original: Any) -> Any:
     @functools.wraps(original)
     def measured(self: Any) -> Any:
-        session = None if in_worker() else current(TORCH)
+        session = None if is_worker() else current_session(TORCH)
         if session is None or session.over:
             return original(self)
         meter = session.meter_of(self._dataset)
@@ -143,7 +143,7 @@ def _measured_next(original: Any) -> Any:
 def _measured_fetch(original: Any) -> Any:
     @functools.wraps(original)
     def measured(self: Any, index: Any) -> Any:
-        return _in_worker(original, self, index) if in_worker() else _in_process(original, self, index)
+        return _in_worker(original, self, index) if is_worker() else _in_process(original, self, index)
 
     return measured
 
@@ -162,7 +162,7 @@ def _in_worker(original: Any, fetcher: Any, index: Any) -> Any:
 
 
 def _in_process(original: Any, fetcher: Any, index: Any) -> Any:
-    session = current(TORCH)
+    session = current_session(TORCH)
     if session.over:
         return original(fetcher, index)
     fetch = meters.Fetch()

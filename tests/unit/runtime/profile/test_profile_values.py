@@ -9,8 +9,8 @@ import pytest
 
 from dlc_runtime import host
 from dlc_runtime.profile import resources
-from dlc_runtime.profile.meter import Clock, Meter, size
-from dlc_runtime.profile.settings import read
+from dlc_runtime.profile.meter import Clock, Meter, batch_bytes
+from dlc_runtime.profile.settings import read_settings
 
 
 class Time:
@@ -80,7 +80,7 @@ def test_a_step_in_which_something_was_compiled_is_left_out_and_counted_apart() 
 
 def test_bytes_of_a_batch_are_those_of_all_its_arrays() -> None:
     array = memoryview(bytes(100))
-    assert size({"a": array, "b": [array, (array, "text")], "c": 7}) == 304
+    assert batch_bytes({"a": array, "b": [array, (array, "text")], "c": 7}) == 304
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_what_stood_in_line_and_what_the_host_worked_are_read_from_the_kernels_f
 def test_what_other_programs_took_is_what_the_host_worked_without_the_job(
     container: float | None, tree: float, ranks: int, expected: float | None
 ) -> None:
-    assert resources.others(100.0, container, tree, ranks) == expected
-    assert resources.others(None, container, tree, ranks) is None
+    assert resources.seconds_of_others(100.0, container, tree, ranks) == expected
+    assert resources.seconds_of_others(None, container, tree, ranks) is None
 
 
 def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_groups(tmp_path: Path) -> None:
@@ -153,13 +153,13 @@ def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_group
 )
 def test_a_wrong_setting_is_named_with_what_was_expected(variables: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        read(variables)
+        read_settings(variables)
 
 
 def test_settings_of_the_launchers_variables() -> None:
-    found = read({"DLC_PROFILE": "1", "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
+    found = read_settings({"DLC_PROFILE": "1", "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
     assert (found.on, found.rank, found.local_rank) == (True, 9, 1)
-    assert not read({}).on
+    assert not read_settings({}).on
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_settings_of_the_launchers_variables() -> None:
     ],
 )
 def test_the_report_is_among_the_results_of_the_job(variables: dict[str, str], folder: str) -> None:
-    assert read(variables).report == folder
+    assert read_settings(variables).report == folder
 
 
 @pytest.mark.parametrize(

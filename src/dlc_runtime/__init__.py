@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def cluster() -> Cluster:
-    """This host's group, its rank in it, and its peers by group with their addresses."""
+    """Return this host's group, its rank in it, and its peers by group with their addresses."""
     from dlc_runtime.cluster_facts import read
 
     return read()

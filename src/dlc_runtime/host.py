@@ -16,7 +16,7 @@ GROUPS = "/sys/fs/cgroup"
 
 
 def usable(groups: str = GROUPS) -> float:
-    """CPUs that this process may use: its affinity, or the container's quota if that is less."""
+    """Return the CPUs that this process may use: its affinity, or the container's quota if that is less."""
     count = float(len(os.sched_getaffinity(0)))
     return min(count, _quota(groups) or count)
 
@@ -39,7 +39,7 @@ def _number(path: str) -> int:
 
 @contextlib.contextmanager
 def until_signalled(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block SIGTERM and SIGINT call `stop`, where this is the main thread and the script has no handlers."""
+    """Call `stop` on SIGTERM and SIGINT in the block, if this is the main thread and the script has no handlers."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number, default in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):

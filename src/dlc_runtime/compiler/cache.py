@@ -32,7 +32,7 @@ GIB = 1 << 30
 
 
 def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
-    """Points inductor at the cache, for this process and its children; returns what the report says about it."""
+    """Point inductor at the cache, for this process and its children; return the report's facts about it."""
     asked = environ.get(FOLDER, "")
     if not asked:
         return {}
@@ -55,7 +55,7 @@ def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
 
 
 def choose_folder(asked: str, key: str, most: float, warnings: list[str]) -> str:
-    """The folder to compile into: the cache's own, or one of this job's with what the cache holds."""
+    """Return the folder to compile into: the cache's own, or a folder of this job with the cache's content."""
     folder = os.path.join(asked, key)
     foreign = [name for name in subfolders(asked) if name != key]
     if foreign and key not in subfolders(asked):
@@ -101,7 +101,7 @@ def check_writable(folder: str) -> None:
 
 
 def make_fallback_folder(folder: str, most: float, fault: str, warnings: list[str]) -> str:
-    """A folder of this job, with the cache's content where that can be read and is not too large."""
+    """Make a folder of this job, with the cache's content if that can be read and is not too large."""
     try:
         own = tempfile.mkdtemp(prefix="dlc-compiled-")
     except OSError:
@@ -143,7 +143,7 @@ _held: list[int] = []  # until the process ends
 
 
 def hold_lock(folder: str) -> None:
-    """A file system without locks only means that nobody deletes."""
+    """Lock the folder against deletion until the process ends. Without locks in the file system nobody deletes."""
     try:
         lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError:
@@ -157,7 +157,7 @@ def hold_lock(folder: str) -> None:
 
 
 def prune(cache: str, most: int) -> int:
-    """Deletes what is longest unused until `most` bytes are left; returns how many went."""
+    """Delete what is longest unused until `most` bytes are left; return how many went."""
     files = sorted(all_files(cache), key=lambda file: file[1])
     excess = sum(size for _, _, size in files) - most
     gone = 0
@@ -190,7 +190,7 @@ def lock_alone(folder: str) -> int | None:
 
 
 def all_files(folder: str) -> list[tuple[str, float, int]]:
-    """Path, last use and size."""
+    """Return path, last use and size of each file."""
     found = []
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -222,19 +222,19 @@ DIGITS = 12
 
 
 def key_of(environ: Mapping[str, str]) -> str:
-    """Such as `3f2a91c04d5e-x86_64-0c1d2e3f4a5b-cpu`: image, architecture, CPU, GPU."""
+    """Return image, architecture, CPU and GPU, such as `3f2a91c04d5e-x86_64-0c1d2e3f4a5b-cpu`."""
     return "-".join((image_key(environ), platform.machine(), digest(cpu_features()), gpu_model()))
 
 
 def image_key(environ: Mapping[str, str]) -> str:
-    """The image's content key; outside an image, this Python and the torch that it imports."""
+    """Return the image's content key; outside an image a digest of this Python and the torch that it imports."""
     known = environ.get("DLC_CONTENT_KEY", "")
     torch = sys.modules.get("torch")
     return known[:DIGITS] or digest(f"{sys.version} {getattr(torch, '__version__', '')}")
 
 
 def cpu_features() -> str:
-    """The lines of one processor that say what code it can run."""
+    """Return the lines of one processor that say what code it can run."""
     return "\n".join(line for line in first_block(read_text(CPUINFO)) if line.partition(":")[0].strip() in FEATURES)
 
 
@@ -243,7 +243,7 @@ def first_block(text: str) -> list[str]:
 
 
 def gpu_model() -> str:
-    """The GPU's model: read without CUDA, which a process may not start before it forks."""
+    """Return the GPU's model, read without CUDA, which a process may not start before it forks."""
     try:
         folders = sorted(os.listdir(GPUS))
     except OSError:
@@ -269,7 +269,7 @@ DECISIONS = "decisions"
 
 
 def decision_path(folder: str, facts: Mapping[str, Any]) -> str:
-    """`facts`: what the choice depends on, such as the model's classes and shapes; JSON."""
+    """Return the file of a decision. `facts`: what it depends on, such as the model's classes and shapes; JSON."""
     return os.path.join(folder, DECISIONS, f"{digest(json.dumps(facts, sort_keys=True))}.json")
 
 
@@ -286,7 +286,7 @@ def read_decision(folder: str, facts: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def write_decision(folder: str, facts: Mapping[str, Any], way: str, reason: str) -> None:
-    """A disk that is full or cannot be written costs the next job its trials and nothing else."""
+    """Keep a decision. A full disk costs the next job its trials and nothing else."""
     path = decision_path(folder, facts)
     partial = f"{path}.{os.getpid()}.partial"
     try:

@@ -34,7 +34,7 @@ class IdentitySet:
 
 
 def never_raises(method: Callable[..., None]) -> Callable[..., None]:
-    """For methods of a class that has `fail(fault)`."""
+    """Wrap a method of a class that has `fail(fault)`: that is called with an exception in place of the script."""
 
     @functools.wraps(method)
     def run(self: Any, *arguments: Any) -> None:

@@ -70,7 +70,7 @@ def requested_compiler() -> str:
 
 
 def request_dumps() -> None:
-    """Before torch is imported, which reads what is asked."""
+    """Ask torch for dumps; it reads the variables while it is imported."""
     try:
         from dlc_runtime.compiler.pytorch.debug_dumps import request_dumps
         from dlc_runtime.compiler.settings import read_settings

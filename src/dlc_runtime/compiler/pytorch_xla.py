@@ -58,7 +58,7 @@ class Session:
 
     @never_raises
     def _before_forward(self, _module: torch.nn.Module, arguments: Any) -> None:
-        """Of the first module in each step; XLA does not say which shape was new."""
+        """Note the shapes for the first module of each step; XLA does not say which shape was new."""
         if not getattr(self._thread, "shapes", None):
             self._thread.shapes = tuple(tuple(found.shape) for found in arguments if isinstance(found, torch.Tensor))
 
@@ -141,7 +141,7 @@ def device_of(optimizer: torch.optim.Optimizer) -> str:
 
 
 def find_user_line() -> dict[str, Any]:
-    """The innermost line of the user's that is running: where the step ends."""
+    """Return the innermost running line of the user's: the step ends there."""
     frame = sys._getframe(1)
     while frame is not None and not is_user_code(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
@@ -151,14 +151,14 @@ def find_user_line() -> dict[str, Any]:
 
 
 def count_devices() -> int:
-    """Of a process that trains on one; asked earlier, it would start the runtime, which takes the devices."""
+    """Ask only after a step: earlier this would start the runtime, which takes the devices."""
     runtime = sys.modules.get(RUNTIME) or __import__(RUNTIME, fromlist=["addressable_runtime_device_count"])
     return int(runtime.addressable_runtime_device_count())
 
 
 @functools.cache
 def start() -> Session:
-    """The process's session, begun at the first call."""
+    """Return the process's session; begin it at the first call."""
     session = Session(settings_of.read_settings(os.environ))
     session.start()
     return session

@@ -29,12 +29,12 @@ def class_name(module: torch.nn.Module) -> str:
 
 
 def is_user_code(file: str) -> bool:
-    """Whether a source file is the user's own, neither a package's nor Python's."""
+    """Tell whether a file is the user's own, neither a package's nor Python's."""
     return bool(file) and not any(part in file for part in LIBRARIES)
 
 
 def location_of(function: Any) -> tuple[str, int]:
-    """File and line of a function, or ("", 0)."""
+    """Return file and line of a function, or ("", 0)."""
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)

@@ -35,7 +35,7 @@ class PyTorchXlaRecord(Record):
         self._new: tuple[Shapes, Shapes] = ((), ())  # of the step before and of this one: shapes not seen earlier
 
     def after_step(self, metrics: Metrics, shapes: Shapes, where: dict[str, Any]) -> tuple[str, list[str]]:
-        """The step's phase, and what to warn about. `shapes`: of the tensors that the step's first module was given."""
+        """Return the step's phase, and warnings. `shapes`: of the tensors that the step's first module was given."""
         self._new = (self._new[1], () if shapes in self._known else shapes)
         if self._new[1]:
             self._known.append(shapes)
@@ -68,7 +68,7 @@ class PyTorchXlaRecord(Record):
         return self.add_fallback({**where, "function": name}, "no lowering", NO_LOWERING)
 
     def cache_counts(self) -> tuple[int, int]:
-        """Within this process: XLA's own cache of graphs."""
+        """Count within this process: XLA's own cache of graphs."""
         return self._metrics.cached, self._metrics.compiled
 
 
@@ -91,7 +91,7 @@ class Metrics(NamedTuple):
 
 
 def read_metrics(source: Any) -> Metrics:
-    """`source` is the module torch_xla.debug.metrics. What it does not have yet reads as nothing."""
+    """Read `source`, the module torch_xla.debug.metrics. What it does not have yet reads as nothing."""
     names = list(source.counter_names())
     time = source.metric_data(TIME)  # how often, nanoseconds in all, the latest ones
     return Metrics(
@@ -110,7 +110,7 @@ NOTE = "XLA has no fused {0}: it ran as {0}(fused=False), which computes the sam
 
 
 def unfuse(optimizer: Optimizer) -> bool:
-    """Whether something had to be changed. In each step: groups are added, and a checkpoint brings the flag back."""
+    """Return whether it changed something. Call it in each step: a new group or a checkpoint brings the flag back."""
     found = [group for group in optimizer.param_groups if group.get("fused")]
     for group in found:
         group["fused"] = False

@@ -59,7 +59,7 @@ class Meter:
         self._others = (0.0, 0)
 
     def ask(self, *, settled: bool = False) -> None:
-        """The loop wants a batch. With `settled` the accelerator has already done the step."""
+        """Note that the loop wants a batch. With `settled` the accelerator has already done the step."""
         if self._pending:  # the last one was not there: an iteration ended inside of a graph
             self.leave()
         self._pending = True
@@ -70,7 +70,7 @@ class Meter:
             self._end_step()
 
     def got(self, batch: Any) -> None:
-        """It has one."""
+        """Note that the loop has its batch."""
         self._pending = False
         self._got = self._clock.now()
         self._wait = self._got - self._asked
@@ -86,7 +86,7 @@ class Meter:
         self._compilations = self._clock.compilations()
 
     def leave(self) -> None:
-        """There is none any more: the next batch is that of a new iteration."""
+        """End the iteration: the next batch is that of a new one."""
         self._fresh = True
         self._pending = False
 
@@ -113,7 +113,7 @@ class Meter:
 
 
 def batch_bytes(value: Any, left: int = FEW) -> int:
-    """Bytes of the tensors and arrays in a batch, however they are nested."""
+    """Count bytes of the tensors and arrays in a batch, however they are nested."""
     if left <= 0:
         return 0
     if isinstance(value, dict):
@@ -152,13 +152,13 @@ class Fetches(NamedTuple):
 
 
 def cpu_seconds() -> float:
-    """Of this process, and of the programs that it ran."""
+    """Return those of this process, and of the programs that it ran."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 def queued_seconds() -> float:
-    """That this thread could have run and another one had its CPU, since it began; 0 where the kernel does not say."""
+    """Return how long this thread stood in line for a CPU since it began; 0 if the kernel does not say."""
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat") as file:
         return int(file.read().split()[1]) / 1e9
     return 0.0
@@ -199,7 +199,7 @@ class WorkerFile:
 
 
 def read_fetches(folder: str, pids: set[int]) -> Fetches:
-    """The sum over these workers; one that has made no batch yet has no file."""
+    """Return the sum over these workers; a worker without a batch has no file."""
     total = Fetches()
     for pid in sorted(pids):
         with contextlib.suppress(OSError, struct.error), open(os.path.join(folder, str(pid)), "rb") as file:

@@ -24,7 +24,7 @@ def _number(path: str) -> int:
 
 
 def container_seconds(groups: str = GROUPS) -> float | None:
-    """CPU seconds of all processes of this container so far; on a plain host, of the host. None: no file says it."""
+    """Return CPU seconds of this container's processes so far; on a plain host of the host. None: no file says it."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         with open(os.path.join(groups, "cpu.stat")) as file:
             values = dict(line.split() for line in file)
@@ -35,19 +35,19 @@ def container_seconds(groups: str = GROUPS) -> float | None:
 
 
 def tree_seconds(root: int) -> float:
-    """CPU seconds of a process and all its descendants so far, also of those that ended and were waited for."""
+    """Return CPU seconds of a process and its descendants, also of those that ended and were waited for."""
     parents, seconds = _processes()
     return sum(value for pid, value in seconds.items() if _descends(pid, root, parents))
 
 
 def descendants(root: int) -> list[int]:
-    """The processes below one that run now."""
+    """Return the processes below a process that run now."""
     parents, _ = _processes()
     return [pid for pid in parents if pid != root and _descends(pid, root, parents)]
 
 
 def _processes() -> tuple[dict[int, int], dict[int, float]]:
-    """Of every process its parent, and its CPU seconds."""
+    """Return of every process its parent, and its CPU seconds."""
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for name in os.listdir("/proc"):
@@ -70,7 +70,7 @@ def _descends(pid: int, root: int, parents: dict[int, int]) -> bool:
 
 
 def host_seconds(stat: str = "/proc/stat") -> float | None:
-    """CPU seconds that the host's processors have worked, for whomever. None: no file says it."""
+    """Return CPU seconds that the host's processors have worked, for whomever. None: no file says it."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(stat) as file:
         user, nice, system, _idle, _waiting, *others = (int(word) for word in file.readline().split()[1:9])
         return (user + nice + system + sum(others)) / TICKS
@@ -78,14 +78,14 @@ def host_seconds(stat: str = "/proc/stat") -> float | None:
 
 
 def pressure_seconds(path: str) -> float | None:
-    """Seconds in which something stood in line for a processor (PSI). None: no file says it."""
+    """Return seconds in which something stood in line for a processor (PSI). None: no file says it."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
         return int(file.readline().rpartition("total=")[2]) / 1e6
     return None
 
 
 def seconds_of_others(host: float | None, container: float | None, tree: float, ranks: int) -> float | None:
-    """CPU seconds of the host that this job did not take. None: it cannot be told.
+    """Return CPU seconds of the host that this job did not take. None: it cannot be told.
 
     A container that took all that the host did may be the host itself: then a rank knows its own processes alone.
     """
@@ -111,7 +111,7 @@ class Processors:
         return {"container": container, "host": pressure_seconds("/proc/pressure/cpu")}
 
     def as_json(self) -> dict[str, Any]:
-        """`others` are the processors that other programs took; `pressure` are shares of the time."""
+        """Return shares; `others` are the processors that other programs took, `pressure` shares of the time."""
         seconds = max(time.monotonic() - self._began, 1e-9)
         tree = max(tree_seconds(os.getpid()) - self._tree, 0.0)
         container = increase(self._container, container_seconds())
@@ -204,15 +204,15 @@ class Framework:
         """Wait until the accelerator has done what it was given."""
 
     def rank(self) -> int | None:
-        """This process's rank, where the script gave itself one."""
+        """Return this process's rank, if the script gave itself one."""
         return None
 
     def compilations(self) -> int:
-        """A number that changes when something is compiled."""
+        """Return a number that changes when something is compiled."""
         return 0
 
     def device_memory(self) -> tuple[int, int | None] | None:
-        """Bytes of this process's accelerator: the most that was taken, and all that it has. None: it uses none."""
+        """Return bytes of this process's accelerator: the most that was taken, and its total. None: it uses none."""
         return None
 
     def forget_device_peak(self) -> None:
@@ -237,7 +237,7 @@ class Memory:
         self._framework.forget_device_peak()
 
     def as_json(self) -> dict[str, dict[str, int | None] | None]:
-        """Bytes: `peak` from the start on, `steady` after the first steps, `limit` is what there is (None: unknown)."""
+        """Return bytes: `peak` from the start on, `steady` after the first steps, `limit` of all (None: unknown)."""
         host, device = host_peak(), self._framework.device_memory()
         return {
             "host": {"peak": max(self._host_before, host), "steady": host, "limit": container_limit()},
@@ -248,7 +248,7 @@ class Memory:
 
 
 def host_peak(pid: int | None = None) -> int:
-    """Bytes that the kernel could not take back: this process's at their highest, its children's as they are now.
+    """Count bytes that the kernel could not take back: this process's highest, its children's as they are now.
 
     Pages of files are not in it: under a limit they are dropped before anything is killed.
     """
@@ -268,7 +268,7 @@ def _taken(pid: int) -> int:
 
 
 def _fields(path: str) -> dict[str, int]:
-    """The numbers of a file of /proc, in bytes; none where the process has just ended."""
+    """Return the numbers of a file of /proc, in bytes; none if the process has just ended."""
     found: dict[str, int] = {}
     with contextlib.suppress(OSError), open(path) as file:
         for line in file:
@@ -279,7 +279,7 @@ def _fields(path: str) -> dict[str, int]:
 
 
 def container_limit(groups: str = GROUPS) -> int | None:
-    """Bytes that this container may take; None: no limit of its own."""
+    """Return the bytes that this container may take; None: no limit of its own."""
     for path in ("memory.max", os.path.join("memory", "memory.limit_in_bytes")):  # version 2, version 1
         with contextlib.suppress(OSError, ValueError), open(os.path.join(groups, path)) as file:
             limit = int(file.read())

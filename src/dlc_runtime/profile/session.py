@@ -34,7 +34,7 @@ def log(text: str) -> None:
 
 
 def current_session(framework: Framework) -> Session:
-    """This process's session. A forked process begins one of its own."""
+    """Return this process's session. A forked process begins its own."""
     global _current
     with _lock:
         if _current is None or _current.process != os.getpid():
@@ -72,7 +72,7 @@ class Session:
         return self._meters[id(source)][1]
 
     def after_step(self) -> None:
-        """Writes after 8, 16, 32 ... steps, so that a job that is killed leaves a report too."""
+        """Write after 8, 16, 32 ... steps, so that a job that is killed leaves a report too."""
         steps = self._main().steps
         given = self.framework.rank()
         if given is not None:  # at the end its group may be gone
@@ -101,7 +101,7 @@ class Session:
         self.finish(ENDED)
 
     def _main(self) -> Meter:
-        """The loader that most of the time goes to: of training, not of an evaluation."""
+        """Return the loader that most of the time goes to: of training, not of an evaluation."""
         meters = [meter for _, meter in self._meters.values()]
         return max(meters, key=lambda meter: meter.computing + meter.waiting, default=Meter(self._clock, 0))
 
@@ -162,7 +162,7 @@ class Session:
 
 
 def _end_process() -> None:
-    """At once: no handler of the script's runs, so nothing is saved and no rank waits for another one."""
+    """End at once: no handler of the script's runs, so nothing is saved and no rank waits for another."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -27,7 +27,7 @@ class Settings(NamedTuple):
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Raises ValueError with the variable, what was expected and what was found."""
+    """Read the settings; raise ValueError with the variable, what was expected and what was found."""
     return Settings(
         on=_switch(environ, SWITCH),
         report=environ.get("DLC_PROFILE_REPORT") or _report(environ),
@@ -41,7 +41,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def _report(environ: Mapping[str, str]) -> str:
-    """Where the launcher says that results go, else where it would look for them."""
+    """Return the launcher's folder for results, else the folder in which it would look."""
     base = environ.get("SAGEMAKER_BASE_DIR") or BASE
     return os.path.join(environ.get("SM_OUTPUT_DATA_DIR") or f"{base}/output/data", "profile")
 

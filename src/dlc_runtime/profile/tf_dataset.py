@@ -26,7 +26,7 @@ _first: dict[str, bool] = {}  # what is known of the first dataset: an iterator 
 
 
 def patch(module: ModuleType) -> None:
-    """`module` is tensorflow.python.data.ops.iterator_ops."""
+    """Patch `module`, which is tensorflow.python.data.ops.iterator_ops."""
     iterator: Any = module.__dict__["OwnedIterator"]
     iterator._next_internal = _measured_next(iterator._next_internal)  # of next() and of get_next()
     if hasattr(iterator, "_create_iterator"):
@@ -37,14 +37,14 @@ class TensorFlow(Framework):
     name = "tensorflow"
 
     def settle(self) -> None:
-        """Before TensorFlow 2.9 nothing says when the devices have done a step."""
+        """Wait for the devices; before TensorFlow 2.9 nothing says when they have done a step."""
         tensorflow: Any = sys.modules.get("tensorflow")
         experimental: Any = getattr(getattr(tensorflow, "test", None), "experimental", None)
         if hasattr(experimental, "sync_devices"):
             experimental.sync_devices()
 
     def device_memory(self) -> tuple[int, int | None] | None:
-        """TensorFlow does not say how much a device has."""
+        """Return the peak: TensorFlow does not say how much a device has."""
         experimental = self._gpus()
         return (int(experimental.get_memory_info("GPU:0")["peak"]), None) if experimental else None
 
@@ -54,7 +54,7 @@ class TensorFlow(Framework):
             experimental.reset_memory_stats("GPU:0")
 
     def _gpus(self) -> Any:
-        """What knows of their memory, where there are some; TensorFlow before 2.5 has nothing."""
+        """Return the module that knows GPUs' memory, if there are some; TensorFlow before 2.5 has none."""
         tensorflow: Any = sys.modules.get("tensorflow")
         if tensorflow is None or not tensorflow.config.list_logical_devices("GPU"):
             return None
@@ -66,7 +66,7 @@ TENSORFLOW = TensorFlow()
 
 
 def other_threads_seconds() -> float:
-    """CPU seconds of all threads but the main one."""
+    """Return CPU seconds of all threads but the main one."""
     main = threading.main_thread().ident
     return cpu_seconds() - (time.clock_gettime(time.pthread_getcpuclockid(main)) if main else 0.0)
 
@@ -100,7 +100,7 @@ class Loop:
 
 
 def is_parallel(dataset: Any) -> bool:
-    """Whether a part of the pipeline prepares several elements at a time: num_parallel_calls, AUTOTUNE or a number."""
+    """Tell whether a part of the pipeline prepares several elements at a time (num_parallel_calls)."""
     parts, seen = [dataset], 0
     while parts and seen < MOST_PARTS:
         part, seen = parts.pop(), seen + 1
@@ -145,7 +145,7 @@ def _measured_next(original: Any) -> Any:
 
 
 def _in_graph(original: Any, iterator: Any, loop: Loop) -> Any:
-    """Adds two calls to the graph that is being traced: when the GPUs have done the last step, and with the batch."""
+    """Add two calls to the graph being traced: when the GPUs have done the last step, and with the batch."""
     tensorflow: Any = sys.modules["tensorflow"]
     # Old versions (2.6) cannot wait for a GPU in a graph: what it still computes then counts as waiting for data.
     sync: Any = getattr(tensorflow.raw_ops, "SyncDevice", None)

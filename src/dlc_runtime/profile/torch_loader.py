@@ -20,7 +20,7 @@ _file: meters.WorkerFile | None = None
 
 
 def patch(module: ModuleType) -> None:
-    """`module` is torch.utils.data.dataloader."""
+    """Patch `module`, which is torch.utils.data.dataloader."""
     iterator: Any = module.__dict__["_BaseDataLoaderIter"]
     iterator.__next__ = _measured_next(iterator.__next__)
     starter: Any = module.__dict__["_MultiProcessingDataLoaderIter"]
@@ -29,7 +29,7 @@ def patch(module: ModuleType) -> None:
 
 
 def patch_fetchers() -> None:
-    """Once in each process: workers that were forked have it already."""
+    """Patch once in each process: workers that were forked have it already."""
     from torch.utils.data._utils import fetch
 
     for name in FETCHERS:
@@ -66,7 +66,7 @@ class Torch(Framework):
         return None
 
     def compilations(self) -> int:
-        """What Dynamo and XLA have timed: it grows with every compilation, also of a backward."""
+        """Count what Dynamo and XLA have timed: it grows with every compilation, also of a backward."""
         dynamo: Any = sys.modules.get("torch._dynamo.utils")
         timed = sum(map(len, list(getattr(dynamo, "compilation_time_metrics", {}).values())))
         xla: Any = sys.modules.get("torch_xla.debug.metrics")
@@ -81,7 +81,7 @@ class Torch(Framework):
         return int(torch.cuda.max_memory_reserved()), int(total)
 
     def forget_device_peak(self) -> None:
-        """The cache is emptied too: eager steps may have left blocks in it that compiled ones do not use."""
+        """Empty the cache too: eager steps may have left blocks in it that compiled ones do not use."""
         torch: Any = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.empty_cache()

@@ -48,7 +48,7 @@ def largest_batch(
     seconds: float = 600.0,
     environment: Mapping[str, str] | None = None,
 ) -> LargestBatch:
-    """`function` is "module:function" of what takes a batch size and trains one step; it is called `steps` times.
+    """Search the largest batch that fits. `function` is "module:function", takes a batch size and trains one step.
 
     `memory` are the bytes that it may take of the host; without it the container's limit counts, or the GPU's memory.
     `margin` is the share that stays free. `seconds` bounds one trial: what takes longer does not fit. `environment`
@@ -68,7 +68,7 @@ def largest_batch(
 
 
 def _leaves(trial: dict[str, Any], margin: float, memory: int | None) -> bool:
-    """Whether enough stays free of what has a limit."""
+    """Tell whether enough stays free of what has a limit."""
     limits = {"host": memory or container_limit(), "device": (trial["device"] or {}).get("limit")}
     return all(trial[place]["peak"] <= (1 - margin) * limit for place, limit in limits.items() if limit)
 
@@ -95,7 +95,7 @@ def _trial(
 
 
 def _run(command: list[str], environ: dict[str, str], log: str, seconds: float) -> int | None:
-    """The exit code; None where the time was over. What it started ends with it: the next trial needs the memory."""
+    """Return the exit code; None if the time was over. All that it started ends: the next trial needs the memory."""
     with open(log, "wb") as out:  # a pipe would stay open as long as what it started has it
         process = subprocess.Popen(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
@@ -114,7 +114,7 @@ FINE = 16  # a gap of a sixteenth of the batch that fits is not looked into: it 
 
 
 def largest_that_fits(first: int, most: int, fits: Callable[[int], bool], fine: int = FINE) -> int:
-    """The largest batch from 1 to `most` for which `fits` said yes; 0 where it said no to 1.
+    """Return the largest batch from 1 to `most` that `fits`; 0 if not even 1 does.
 
     It begins with `first`, asks for no batch twice, and takes it that a batch above one that does not fit does not
     fit either. With `fine` of 0 the answer is exact; else up to a `fine`th of it may have been left.
@@ -145,6 +145,6 @@ SAYS_MEMORY = re.compile(
 
 
 def says_memory(text: str) -> str:
-    """The words that say so, "" where none do."""
+    """Return the words of an error that says so, or ""."""
     found = SAYS_MEMORY.search(text)
     return found[0] if found else ""

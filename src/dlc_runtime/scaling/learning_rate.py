@@ -32,14 +32,14 @@ class Warmup:
         self.steps, self.start, self.then = int(steps), float(start), then
 
     def __call__(self, step: int) -> float:
-        """The factor of the step with this number; the first is 0."""
+        """Return the factor of the step with this number; the first is 0."""
         if step < self.steps:
             return self.start + (1.0 - self.start) * step / self.steps
         return float(self.then(step)) if self.then is not None else 1.0
 
 
 def keras_warmup(learning_rate: float, steps: int, start: float = 0.0) -> Any:
-    """The same as a LearningRateSchedule: `optimizer = SGD(keras_warmup(0.8, 500, start=0.125))`.
+    """Return the same as a LearningRateSchedule: `optimizer = SGD(keras_warmup(0.8, 500, start=0.125))`.
 
     `learning_rate` is the full one. A model that was saved with it loads where this module is imported and
     `keras_warmup` was called once, since Keras is not imported before.
@@ -51,7 +51,7 @@ _classes: dict[int, Any] = {}
 
 
 def _schedule() -> Any:
-    """The class, for the Keras that `tf.keras` is."""
+    """Return the class, for the Keras that `tf.keras` is."""
     import tensorflow
 
     keras: Any = tensorflow.keras
@@ -84,7 +84,7 @@ RULES = (LINEAR, SQUARE_ROOT)
 
 
 def scale_learning_rate(base_lr: float, base_batch: int, new_batch: int, rule: str = LINEAR) -> float:
-    """The learning rate for `new_batch` samples of a job that trains well with `base_lr` and `base_batch` samples.
+    """Return the rate for `new_batch` samples of a job that trains well with `base_lr` and `base_batch` samples.
 
     With k = new_batch / base_batch:
 
@@ -102,7 +102,7 @@ def scale_learning_rate(base_lr: float, base_batch: int, new_batch: int, rule: s
 
 
 def scale_steps(base_steps: int, base_batch: int, new_batch: int) -> int:
-    """Optimizer steps that see as many samples as `base_steps` did with the old batch: of a training, or a warm-up."""
+    """Return steps that see as many samples as `base_steps` did with the old batch: of a training, or a warm-up."""
     _require(base_steps >= 0, "base_steps", "a number from 0 on", base_steps)
     return ceil(base_steps / _ratio(base_batch, new_batch))
 

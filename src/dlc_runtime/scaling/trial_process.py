@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """`python -m dlc_runtime.scaling.trial_process MODULE:FUNCTION BATCH STEPS LIMIT REPORT`; a LIMIT of 0 is none."""
+    """Run `-m dlc_runtime.scaling.trial_process MODULE:FUNCTION BATCH STEPS LIMIT REPORT`; a LIMIT of 0 is none."""
     function, batch, steps, limit, report = sys.argv[1:]
     if int(limit):  # what the process may write to; address space that is only reserved does not count
         resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _framework() -> Framework:
-    """The one that the function uses."""
+    """Return the framework that the function uses."""
     if "torch" in sys.modules:
         from dlc_runtime.profile.torch_loader import TORCH
 

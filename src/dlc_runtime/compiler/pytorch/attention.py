@@ -65,12 +65,12 @@ class MaskUse:
 
 
 def masks_are_kept() -> bool:
-    """What calls this while it is captured is compiled anew when the answer changes."""
+    """Tell the code that is captured; when the answer changes, that code is compiled anew."""
     return bool(MaskUse.kept)
 
 
 def report_notes() -> list[str]:
-    """For the report."""
+    """Return sentences for the report."""
     if not MaskUse.left_out:
         return []
     missed = f"; {MaskUse.misses} of {MaskUse.calls} batches needed theirs" if MaskUse.misses else ""
@@ -95,7 +95,7 @@ class UnmaskedBackend:
 
 
 def patch_ddp() -> None:
-    """DistributedDataParallel's graphs are split before a backend sees them: their masks are left out before that."""
+    """Drop masks before DistributedDataParallel splits a graph: it does so before a backend sees the graph."""
     from torch._dynamo.backends.distributed import DDPOptimizer
 
     original = DDPOptimizer.compile_fn
@@ -110,7 +110,7 @@ def patch_ddp() -> None:
 
 
 def is_unmasked_backend(backend: Any) -> bool:
-    """Below torch's wrappers, whose attribute had another name in older versions."""
+    """Look below torch's wrappers, whose attribute had another name in older versions."""
     for name in ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable"):
         while hasattr(backend, name):
             backend = getattr(backend, name)
@@ -118,7 +118,7 @@ def is_unmasked_backend(backend: Any) -> bool:
 
 
 def without_masks(graph: GraphModule, inputs: Sequence[Any], compiled: Callable[[], Any]) -> Any:
-    """What `compiled` makes of the graph, which has lost the masks that can be left out when it is called."""
+    """Return what `compiled` makes of the graph after the masks that can be left out were dropped from it."""
     masks = None if MaskUse.kept else try_find_masks(graph, inputs)
     if masks is None:
         return compiled()
@@ -183,7 +183,7 @@ class Masks:
 
 
 def find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
-    """None where no mask can be left out, or none can be read: then the graph is compiled as it is."""
+    """Return None if no mask can be left out or read: then the graph is compiled as it is."""
     given = [node for node in graph.graph.nodes if node.op == "placeholder"]
     masked = {node: mask for node in graph.graph.nodes if (mask := mask_of(node)) is not None}
     if not masked or len(given) != len(inputs):
@@ -217,7 +217,7 @@ def attention_arguments(attention: Node) -> dict[str, Any]:
 
 
 def find_makers(mask: Node, unread: set[Node]) -> set[Node]:
-    """The nodes that a mask is made by, itself too; none where one of them may not run twice."""
+    """Return the nodes that make a mask, itself too; an empty set if one of them may not run twice."""
     found: set[Node] = set()
     waiting = [mask]
     while waiting:
@@ -238,7 +238,7 @@ def is_pure(node: Node) -> bool:
 
 
 def written_storages(nodes: Iterable[Node]) -> set[Any]:
-    """Of the tensors that the graph changes in place: what is made of them depends on when it is read."""
+    """Return storages that the graph changes in place: a mask made of them depends on when it is read."""
     return {storage_of(source) for node in nodes if is_in_place(node) for source in node.all_input_nodes} - {None}
 
 
@@ -256,7 +256,7 @@ def storage_of(node: Node) -> Any:
 
 
 def concrete_value(value: Any) -> Any:
-    """A graph's input as its part may be run with it; None where it may not: a parameter, or no plain tensor."""
+    """Return a graph's input to run its part with; None for a parameter, or for no plain tensor."""
     if isinstance(value, torch.SymInt):
         return getattr(value.node, "hint", None)  # reading it otherwise would make the graph one of this size
     is_read = not isinstance(value, torch.Tensor) or (type(value) is torch.Tensor and not value.requires_grad)
@@ -264,7 +264,7 @@ def concrete_value(value: Any) -> Any:
 
 
 def mask_graph(graph: GraphModule, makers: dict[Node, set[Node]]) -> GraphModule:
-    """A graph of the same inputs that returns these masks."""
+    """Return a graph of the same inputs that returns these masks."""
     wanted = set().union(*makers.values())
     part = torch.fx.Graph()
     copies: dict[Node, Node] = {}
@@ -293,7 +293,7 @@ _last: list[Any] = []  # the mask that was read last, its version, and its answe
 
 
 def has_kind(mask: torch.Tensor, kind: str) -> bool:
-    """`shows`, asked once for a tensor that nobody has changed since."""
+    """Call `compute_kind` once for a tensor that nobody has changed since."""
     if mask.is_inference():  # has no version
         return compute_kind(mask, kind)
     if not _last or _last[0]() is not mask or _last[1] != mask._version:
@@ -305,12 +305,12 @@ def has_kind(mask: torch.Tensor, kind: str) -> bool:
 
 
 def find_kind(mask: Any) -> str:
-    """FULL, CAUSAL, or "" of a mask that says more."""
+    """Return FULL, CAUSAL, or "" for a mask that says more."""
     return next((kind for kind in (FULL, CAUSAL) if torch.is_tensor(mask) and has_kind(mask, kind)), "")
 
 
 def compute_kind(mask: torch.Tensor, kind: str) -> bool:
-    """Whether a mask [..., queries, keys], of truths or of what is added to scores, is of this kind."""
+    """Compare a mask [..., queries, keys], of booleans or of numbers added to scores, with a kind."""
     if mask.dtype != torch.bool:
         if not mask.is_floating_point() or not bool(((mask == 0) | (mask <= torch.finfo(mask.dtype).min)).all()):
             return False

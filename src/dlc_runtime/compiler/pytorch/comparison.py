@@ -39,13 +39,13 @@ class PassResult:
         torch.clear_autocast_cache()
 
     def summary(self) -> torch.Tensor:
-        """Norms of the outputs and of all gradients together: what is alike in draws of other random numbers."""
+        """Return norms of outputs and of all gradients together: they are alike in draws of other random numbers."""
         outputs = [output.float().norm() for output in self.outputs if output.is_floating_point()]
         return torch.stack([*(value.cpu() for value in outputs), self.norms.norm().cpu()])
 
 
 def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> torch.Tensor:
-    """Of a loss if one is returned, else of all outputs with fixed weights."""
+    """Return norms of the gradients of a loss if one is returned, else of all outputs with fixed weights."""
     roots = [tensor for tensor in tensors if tensor.requires_grad]
     roots = [tensor for tensor in roots if tensor.numel() == 1][:1] or roots
     if not roots or not parameters:
@@ -56,7 +56,7 @@ def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) 
 
 
 def make_weights(root: torch.Tensor) -> torch.Tensor:
-    """All different, so that no sum of outputs is a constant, as that of a softmax is."""
+    """Return different weights, so that no sum of outputs is a constant, as that of a softmax is."""
     return torch.linspace(0.5, 1.5, root.numel(), device=root.device).view(root.shape).to(root.dtype)
 
 
@@ -104,7 +104,7 @@ class RandomState:
             sys.modules["numpy.random"].set_state(self._numpy)
 
     def is_drawn_from(self) -> bool:
-        """Whether torch has drawn random numbers since."""
+        """Tell whether torch has drawn random numbers since."""
         if not torch.equal(self._cpu, torch.get_rng_state()):
             return True
         return self._cuda is not None and not torch.equal(self._cuda, torch.cuda.get_rng_state())
@@ -171,7 +171,7 @@ def compare_values(reference: PassResult, found: PassResult, allowed: float) -> 
 
 
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Largest difference as a share of the largest value; numbers that are not finite must be so in both."""
+    """Return it as a share of the largest value; numbers that are not finite must be so in both."""
     if not one.numel():
         return 0.0
     if not (one.is_floating_point() or one.is_complex()):
@@ -184,7 +184,7 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def allowed_difference(module: torch.nn.Module, reference: PassResult) -> float:
-    """Of the least exact number format that takes part."""
+    """Return the tolerance of the least exact number format that takes part."""
     formats = {output.dtype for output in reference.outputs} | {value.dtype for value in module.parameters()}
     formats.update(autocast_formats())
     return max((TOLERANCES[known] for known in formats if known in TOLERANCES), default=TOLERANCES[torch.float32])
@@ -211,7 +211,7 @@ def copy_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def autocast_formats() -> list[torch.dtype]:
-    """Number formats of the autocasts that are on."""
+    """Return number formats of the autocasts that are on."""
     if torch.__version__ >= (2, 4):  # a TorchVersion
         return [torch.get_autocast_dtype(device) for device in ("cuda", "cpu") if torch.is_autocast_enabled(device)]
     gpu = [torch.get_autocast_gpu_dtype()] if torch.is_autocast_enabled() else []
@@ -223,7 +223,7 @@ def first_line(fault: Exception) -> str:
 
 
 def is_of_compiled_code(fault: Exception) -> bool:
-    """Whether it came out of what AOTAutograd has made."""
+    """Tell whether the fault came out of code that AOTAutograd has made."""
     trace = fault.__traceback__
     while trace is not None and "_aot_autograd" not in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next

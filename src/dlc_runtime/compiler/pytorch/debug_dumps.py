@@ -42,7 +42,7 @@ counters-rank-R-PID.json       torch's counters: graphs, graph breaks, cache hit
 
 
 def request_dumps(environ: MutableMapping[str, str], report: str) -> None:
-    """Sets what torch reads, for this process and its children. What the user has set stays."""
+    """Set the variables that torch reads, for this process and its children. What the user has set stays."""
     folder = os.path.join(report, FOLDER)
     try:
         os.makedirs(os.path.join(folder, TRACE), exist_ok=True)
@@ -105,7 +105,7 @@ def stop_dumping() -> None:
 
 
 def find_own_trace() -> str:
-    """The file that torch writes this process's trace to, "" where there is none."""
+    """Return the file that torch writes this process's trace to, or ""."""
     from torch._logging import _internal as logs
 
     handler = getattr(logs, "LOG_TRACE_HANDLER", None)
@@ -128,7 +128,7 @@ def write_counters(path: str) -> None:
 
 
 def render_pages(trace: str, pages: str) -> None:
-    """By tlparse, where the environment has it."""
+    """Run tlparse if the environment has it."""
     tlparse = shutil.which("tlparse", path=os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", ""))
     if tlparse is None:
         return

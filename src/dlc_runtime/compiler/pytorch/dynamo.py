@@ -164,7 +164,7 @@ def drain_breaks() -> list[GraphBreak]:
 
 
 def cache_counts() -> tuple[int, int]:
-    """Hits and misses of the caches of compiled graphs, in this process so far."""
+    """Return hits and misses of the caches of compiled graphs, in this process so far."""
     counters = dynamo_utils().counters
     inductor, autograd = counters["inductor"], counters["aot_autograd"]
     return (
@@ -190,7 +190,7 @@ class PyTorchRecord(Record):
         self._failures: dict[tuple[str, str, int], set[str]] = {}  # type and line, or reason -> functions
 
     def add_module(self, module: torch.nn.Module) -> str:
-        """Returns the name that its compiled function has."""
+        """Return the name of the module's compiled function."""
         base = type(module).__name__
         name, number = base, 1
         while name in self.places:
@@ -204,7 +204,7 @@ class PyTorchRecord(Record):
         return name
 
     def add_compilation(self, item: Compilation, step: int) -> str:
-        """Returns what to warn about, if anything."""
+        """Return a warning, or ""."""
         self.compile_seconds += item.seconds
         graph = self.graphs.get(item.id)
         if graph is not None and not item.function:  # the backward of a graph
@@ -229,7 +229,7 @@ class PyTorchRecord(Record):
         return self.add_fallback(where, item.failure_type, reason, failed_at)
 
     def _place(self, item: Compilation) -> dict[str, Any]:
-        """Where giving up is recorded, only Dynamo's number says what function it is about."""
+        """Find the function by Dynamo's number: a record of giving up holds nothing else."""
         frame = item.id.partition("/")[0]
         if item.function:
             resumed = RESUMED.fullmatch(item.function)  # what follows a graph break in a function
@@ -270,7 +270,7 @@ class PyTorchRecord(Record):
 
 
 def parameter_names(forward: Any) -> list[str]:
-    """Without `self`; up to one that takes any number."""
+    """Return names without `self`, up to a parameter that takes any number."""
     names = []
     for parameter in list(inspect.signature(forward).parameters.values())[1:]:
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):

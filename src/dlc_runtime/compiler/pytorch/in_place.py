@@ -42,19 +42,19 @@ COMPILED = "_compiled_call_impl"  # the attribute that torch calls in place of a
 
 
 def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
-    """What is compiled. Dynamo skips functions in torch's own files: a Sequential compiled alone would stay eager."""
+    """Call a module; this is compiled. Dynamo skips torch's own files: a Sequential compiled alone would stay eager."""
     masks_are_kept()
     return module._call_impl(*arguments, **named)
 
 
 def call_forward(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
-    """What is compiled of a sharded module: its hooks gather and free its parameters, and stay around the graph."""
+    """Call a sharded module's forward; this is compiled. Its hooks gather and free parameters around the graph."""
     masks_are_kept()
     return type(module).forward(module, *arguments, **named)
 
 
 def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> None:
-    """From now on its calls in training run as `Dispatch.way` says."""
+    """Let the module's calls in training run as `Dispatch.way` says."""
     keep_hooks_uncompiled(module)
     hide_from_scripting()
     watch_backward()
@@ -67,7 +67,7 @@ def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> 
 
 
 def compile_way(name: str, settings: Settings, what: Any, way: Way) -> Callable[..., Any]:
-    """Each module and way has a code object of its own: Dynamo counts recompilations by code object."""
+    """Compile with a code object of its own: Dynamo counts recompilations by code object."""
     function = types.FunctionType(what.__code__.replace(co_name=name), what.__globals__, name)
     options = {"backend": UnmaskedBackend(settings.backend), "dynamic": settings.dynamic, **way.options}
     result: Callable[..., Any] = torch.compile(function, **options)
@@ -172,7 +172,7 @@ def fuse_steps(optimizers: Iterable[torch.optim.Optimizer], notes: list[str]) ->
 
 
 def may_fuse(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the script left it open, and all tensors lie as the kernels read them: from end to end."""
+    """Tell whether the script left it open, and all tensors are contiguous as the kernels read them."""
     if type(optimizer) not in FUSED or not all(map(leaves_fused_open, optimizer.param_groups)):
         return False
     tensors = state_tensors(optimizer)
@@ -217,7 +217,7 @@ def time_step(optimizer: torch.optim.Optimizer, fused: bool) -> float:
 
 
 def begin_fused(optimizer: torch.optim.Optimizer, *_step: Any) -> None:
-    """Only for a step: what the script saves says what the script has chosen."""
+    """Set the flag for one step: what the script saves says what the script has chosen."""
     end_fused(optimizer)  # a step that raised
     if may_fuse(optimizer):
         for group in optimizer.param_groups:

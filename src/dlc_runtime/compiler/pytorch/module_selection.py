@@ -96,7 +96,7 @@ def find_create_graph_in_forward(module: torch.nn.Module) -> str:
 
 
 def reason_against_compiling(module: torch.nn.Module) -> EagerReason | None:
-    """Why a module cannot be compiled, whatever the script does with it."""
+    """Return why a module cannot be compiled, whatever the script does with it."""
     if not hasattr(getattr(torch, "compiler", None), "is_compiling"):
         return EagerReason(
             module, f"torch {torch.__version__} cannot compile a module in place", "use torch 2.3 or newer"
@@ -124,14 +124,14 @@ def is_compiled_by_us(module: torch.nn.Module) -> bool:
 
 
 def unwrap_ddp(module: torch.nn.Module) -> torch.nn.Module:
-    """DistributedDataParallel runs its module itself, with Dynamo told about its buckets."""
+    """Return the module inside DistributedDataParallel, which runs it and tells Dynamo about its buckets."""
     while isinstance(module, torch.nn.parallel.DistributedDataParallel):
         module = module.module
     return module
 
 
 def select_parts(module: torch.nn.Module, selection: Selection) -> None:
-    """The module; or, where it cannot be one graph, its largest parts that can."""
+    """Choose the module; or, if it cannot be one graph, its largest parts that can."""
     found = [module] if is_one_graph(module) else list(compilable_parts(module))
     selection.chosen.extend(found)
     recurrent = {class_name(part) for part in module.modules() if isinstance(part, RECURRENT)}
@@ -143,13 +143,13 @@ def select_parts(module: torch.nn.Module, selection: Selection) -> None:
 
 
 def is_one_graph(module: torch.nn.Module) -> bool:
-    """Dynamo traces no recurrent layer, and breaks the graph at the hooks of each sharded part."""
+    """Tell whether Dynamo makes one graph: it traces no recurrent layer, and stops at hooks of sharded parts."""
     parts = list(module.modules())
     return not any(isinstance(part, RECURRENT) for part in parts) and not any(is_sharded(part) for part in parts[1:])
 
 
 def is_sharded(module: torch.nn.Module) -> bool:
-    """By fully_shard, whose class was in several places."""
+    """Look for fully_shard's class, which was in several places."""
     return any(base.__name__ == "FSDPModule" for base in type(module).__mro__)
 
 
@@ -265,7 +265,7 @@ class Watch:
         self.stepped.add_all(parameters_of(optimizer))
 
     def waiting(self) -> bool:
-        """Whether a module was called with gradients and none of its parameters has been stepped yet."""
+        """Tell whether a module was called with gradients and no optimizer has stepped its parameters yet."""
         return any(root.with_gradients and not self.trained(root.module) for root in self.roots.values())
 
     def trained(self, module: torch.nn.Module) -> bool:
@@ -317,13 +317,13 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def describe_tensors(tree: Any) -> list[str]:
-    """Shapes and number formats of the tensors in it."""
+    """Return shapes and number formats of the tensors in a tree."""
     leaves = torch.utils._pytree.tree_flatten(tree)[0][:MOST_OUTPUTS]
     return [f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def is_inner_step() -> bool:
-    """Whether the optimizer's step that has just ended was called by another one's.
+    """Tell whether another optimizer's step called the step that has just ended.
 
     The stack tells, and no count of beginnings: a step that raises, as one without memory does, has no end to count.
     """

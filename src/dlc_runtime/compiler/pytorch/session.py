@@ -186,7 +186,7 @@ class Session:
         self._tick(WARM_UP if warming_up else AFTER)
 
     def _tick(self, phase: str, measured: bool = True) -> float:
-        """A step has ended; return when. On a GPU only a step that began and ended with it idle is measured."""
+        """End a step; return when. On a GPU only a step that began and ended with it idle is measured."""
         idle = not torch.cuda.is_initialized()
         if not idle:
             turns = self._turns
@@ -200,7 +200,7 @@ class Session:
         return now
 
     def fail(self, fault: Exception) -> None:
-        """A fault of ours: what is compiled stays so, and nothing more is done."""
+        """Stop after a fault of ours: what is compiled stays so, and nothing more is done."""
         self._end_watch()
         Dispatch.paused = False
         self.phase = FAILED
@@ -235,7 +235,7 @@ class Session:
     # -- choosing -------------------------------------------------------------------------------------------------
 
     def _begin_phase(self) -> None:
-        """The watch has ended: what is compiled is known, and how is to be found."""
+        """Go on after the watch: it is known what is compiled, and how the way is to be found."""
         self._in_phase = 0
         if self._fixed is None:
             self._refuse_without_compiler()
@@ -279,7 +279,7 @@ class Session:
     # -- compiling ------------------------------------------------------------------------------------------------
 
     def _compile(self) -> None:
-        """Without choosing."""
+        """Compile without choosing."""
         self.phase, self._in_phase, self._turns = COMPILED, 0, None
         Dispatch.choosing, Dispatch.strict = False, self.settings.strict
         self._refuse_without_compiler()
@@ -381,7 +381,7 @@ def living(modules: list[weakref.ref[torch.nn.Module]]) -> list[torch.nn.Module]
 
 @functools.cache
 def start() -> Session:
-    """The process's session, begun at the first call."""
+    """Return the process's session; begin it at the first call."""
     asked = settings_of.read_settings(os.environ)
     held = cache.use_cache(os.environ)
     session = Session(asked)

@@ -46,7 +46,7 @@ class Gpu:
         self.samples, self._percent = 0, 0
 
     def sample(self, now: float) -> None:
-        """`now` in seconds. Nothing happens before the script uses a GPU, and where the driver does not tell."""
+        """Ask the driver at `now`, in seconds. Do nothing before the script uses a GPU."""
         if now < self._next or not torch.cuda.is_initialized():
             return
         self._next = now + SECONDS_BETWEEN
@@ -59,11 +59,11 @@ class Gpu:
 
     @property
     def busy(self) -> float:
-        """Share of the time, from 0 to 1."""
+        """Return a share of the time, from 0 to 1."""
         return self._percent / self.samples / 100 if self.samples else 0.0
 
     def _opened(self) -> Any:
-        """NVML, or None where it or this GPU is not found."""
+        """Load NVML; return None if it or this GPU is not found."""
         try:
             library = self._library or ctypes.CDLL("libnvidia-ml.so.1")
             uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
@@ -78,7 +78,7 @@ _training = {"float32": False}
 
 
 def use_tf32() -> None:
-    """As the job asked with DLC_COMPILER_TF32=1."""
+    """Let torch use TF32, as the job asked with DLC_COMPILER_TF32=1."""
     if torch.cuda.is_available():
         torch.set_float32_matmul_precision("high")
 
@@ -89,7 +89,7 @@ def note_training(parameters: Iterable[torch.Tensor], autocast: bool) -> None:
 
 
 def facts() -> dict[str, Any]:
-    """Without `rank` where the script has not joined a group: it may give itself a rank after we started.
+    """Leave out `rank` until the script has joined a group: it may give itself a rank after we started.
 
     notes: sentences for the report.
     """
@@ -104,7 +104,7 @@ def facts() -> dict[str, Any]:
 def facts_of_choice(
     modules: Iterable[torch.nn.Module], batches: list[list[str]], tried: list[str], ranks: int, settings: Settings
 ) -> dict[str, Any]:
-    """What the choice of a way depends on, beside the image and the machine that the cache's folder is for."""
+    """Return what a choice depends on, beside the image and the machine that the cache's folder is for."""
     transformers = sys.modules.get("transformers")
     return {
         "modules": [f"{type(module).__qualname__} {module_digest(module)}" for module in modules],
@@ -121,7 +121,7 @@ def facts_of_choice(
 
 
 def module_digest(module: torch.nn.Module) -> str:
-    """Of the names, shapes and formats of its parameters."""
+    """Hash the names, shapes and formats of a module's parameters."""
     described = [(name, tuple(value.shape), str(value.dtype)) for name, value in module.named_parameters()]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:12]
 
@@ -133,7 +133,7 @@ def report_notes() -> list[str]:
 
 
 def report_gpu_notes() -> list[str]:
-    """The most memory that tensors took of the GPU, how busy it was, and TF32."""
+    """Tell the most GPU memory that tensors took, how busy the GPU was, and TF32."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     peak, total = torch.cuda.max_memory_allocated() / GIGA, properties.total_memory / GIGA
     busy = f"; busy {gpu.busy:.0%} of the time ({gpu.samples} samples)" if gpu.samples else ""
@@ -144,7 +144,7 @@ def report_gpu_notes() -> list[str]:
 
 
 def find_missing_compiler(modules: list[torch.nn.Module]) -> str:
-    """What is missing, or ""."""
+    """Return a sentence if a C++ compiler is needed and missing, else ""."""
     if all(parameter.device.type != "cpu" for module in modules for parameter in module.parameters()):
         return ""
     name = os.environ.get("CXX", "g++")
@@ -152,7 +152,7 @@ def find_missing_compiler(modules: list[torch.nn.Module]) -> str:
 
 
 def skip_needless_headers() -> None:
-    """Inductor precompiles the headers of code before it looks whether its cache holds that code compiled.
+    """Stop inductor from precompiling headers for code that its cache holds compiled.
 
     They take longest of all that it compiles, and lie in the temporary folder, which the next job does not have.
     """

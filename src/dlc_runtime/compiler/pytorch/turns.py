@@ -33,7 +33,7 @@ class Turns:
         self.begin_block()
 
     def begin_block(self) -> None:
-        """From now on: what was done since the last step is no part of the next."""
+        """Begin a block now: what was done since the last step is no part of its first."""
         self._last = time.perf_counter()
         self._seconds: list[float] = []
         self._compiling = 0.0
@@ -45,12 +45,12 @@ class Turns:
         return self.lost or self.choosing.decided_at > 0
 
     def at_edge(self) -> bool:
-        """Whether the step that ends is the last one of what is measured, or the one before its first."""
+        """Tell whether the step that ends is the last measured step, or the step before the first."""
         block = self.choosing.block
         return len(self._seconds) + 1 in (block.skipped, block.skipped + block.steps)
 
     def resume(self, now: float) -> None:
-        """What was done since the last step is no part of the next."""
+        """Leave what was done since the last step out of the next."""
         self._last = now
 
     def step_ended(self, now: float, compiling: float, step: int) -> bool:
@@ -90,7 +90,7 @@ class Turns:
         )
 
     def end(self, step: int, decisions: Decisions, folder: str) -> None:
-        """The job ends; by a step that was lost, this is known to the next one."""
+        """End the job; if its last step was lost, the next job knows it."""
         way, reason = self.choosing.block.way, Dispatch.failed
         if LOST_STEP in reason and not self.lost:
             self.choosing.end_block(self._result(step))
@@ -119,12 +119,12 @@ class Decisions:
         self._known: dict[str, tuple[str, str]] = {}
 
     def kept(self, folder: str) -> tuple[str, str]:
-        """`folder`: of the compile cache, "" where there is none."""
+        """Return an earlier decision. `folder`: of the compile cache, or ""."""
         known = self._known.get(json.dumps(self.facts))
         return known or (cache.read_decision(folder, self.facts) if folder else ("", ""))
 
     def keep(self, choosing: Choosing, folder: str, given_up: str = "") -> None:
-        """`given_up`: why a job that ends undecided is not to be tried so again."""
+        """Keep a decision. `given_up`: why a job that ends undecided is not to be tried so again."""
         found, name = (choosing.way, given_up or choosing.reason), json.dumps(self.facts)
         if (given_up or choosing.is_known()) and self._known.get(name) != found:
             self._known[name] = found
@@ -215,7 +215,7 @@ class Agreement:
 
 
 def result_from_row(row: list[float], failed: str) -> Result:
-    """`failed`: this rank's own reason."""
+    """Make a result of gathered numbers. `failed`: this rank's own reason."""
     seconds, took, compiling, has_failed, elapsed, step, memory = row
     reason = failed or "another rank could not run it"
     known = None if seconds != seconds else seconds  # not a number
@@ -232,14 +232,14 @@ def slowest_of_ranks(store: Any, key: str, size: int) -> Result | None:
 
 
 def delete_answers(store: Any, key: str, size: int) -> None:
-    """All ranks have read this answer before they wrote the next."""
+    """Delete an answer: all ranks have read it before they wrote the next."""
     with contextlib.suppress(Exception):  # not every store can
         for name in (key, *(f"{key}/{rank}" for rank in range(size))):
             store.delete_key(name)
 
 
 def process_group() -> tuple[Any, int, int] | None:
-    """A part of the job's store that is ours, this process's rank, and how many there are; None if it is alone."""
+    """Return our part of the job's store, this rank, and the number of ranks; None if the process is alone."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
         return None
@@ -253,13 +253,13 @@ def process_group() -> tuple[Any, int, int] | None:
 
 
 def count_ranks() -> int:
-    """How many train together."""
+    """Return how many processes train together."""
     group, horovod = process_group(), horovod_of_ranks()
     return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1
 
 
 def horovod_of_ranks() -> Any:
-    """Horovod's module for torch where its ranks are several; None elsewhere."""
+    """Return Horovod's module for torch if it has several ranks, else None."""
     horovod = sys.modules.get("horovod.torch")
     try:
         return horovod if horovod is not None and horovod.is_initialized() and horovod.size() > 1 else None

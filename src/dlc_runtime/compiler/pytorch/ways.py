@@ -41,7 +41,7 @@ TRIED = {"cpu": (REGIONAL, INDUCTOR), "cuda": (INDUCTOR, CUDA_GRAPHS, REGIONAL)}
 
 
 def requested_way(settings: Settings) -> Way | None:
-    """The way that the job asks for; None if it is chosen by measuring."""
+    """Return the way that the job asks for; None if it is chosen by measuring."""
     if settings.mode == settings_of.AUTO:
         return None
     return WAYS[INDUCTOR if settings.mode == settings_of.DEFAULT else settings.mode]
@@ -59,7 +59,7 @@ def ways_to_try(settings: Settings, modules: Iterable[torch.nn.Module]) -> list[
 
 
 def repeated_blocks(module: torch.nn.Module) -> list[list[torch.nn.Module]]:
-    """The outermost blocks of more than one layer that the module has more than MOST_UNIQUE times, by kind."""
+    """Return the outermost blocks of several layers that occur more than MOST_UNIQUE times, by kind."""
     if not shares_code():
         return []
     found: dict[tuple[Any, ...], list[torch.nn.Module]] = defaultdict(list)
@@ -81,5 +81,5 @@ def has_parameters(module: torch.nn.Module) -> bool:
 
 
 def shares_code() -> bool:
-    """Whether one graph serves all modules of a kind: before torch 2.5 each would be compiled for itself."""
+    """Tell whether one graph serves all modules of a kind: before torch 2.5 each was compiled for itself."""
     return bool(torch.__version__ >= (2, 5))  # a TorchVersion

@@ -93,7 +93,7 @@ class Candidate:
         return median(self.blocks) if self.blocks else None
 
     def line(self) -> str:
-        """What the log says of it."""
+        """Return the log's line about a candidate."""
         measured = f"{self.verdict.words()} as {self.against}, " if self.verdict and self.verdict.low else ""
         return f"{self.way}: {measured}compiling {self.compile_seconds:.1f} s: {self.outcome}"
 
@@ -151,7 +151,7 @@ class Choosing:
         }
 
     def is_known(self) -> bool:
-        """Whether another job need not measure: a way was taken, or each was left for what it showed."""
+        """Tell whether another job can skip measuring: a way was taken, or each was left for what it showed."""
         others = [candidate for candidate in self.candidates.values() if candidate.way != EAGER]
         left = all(other.refused or (other.verdict and other.verdict.kind != TOO_FEW) for other in others)
         return self.decided_at > 0 and (self.way != EAGER or left)
@@ -359,7 +359,7 @@ def block_steps(seconds: float) -> int:
 
 
 def slowest(results: Iterable[Result]) -> Result:
-    """What the ranks showed together: the job is as fast as its slowest rank."""
+    """Return what the ranks showed together: the job is as fast as its slowest rank."""
     found = list(results)
     seconds = [result.seconds for result in found]
     return Result(

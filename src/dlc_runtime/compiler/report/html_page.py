@@ -14,7 +14,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 def render_page(report: dict[str, Any], paragraph: str) -> str:
-    """`paragraph`: what the log says at the end of the job."""
+    """Return the page. `paragraph`: the log's text at the end of the job."""
     parts = [f"<h1>What was compiled</h1>\n<p>{escape(paragraph)}</p>", render_tiles(report), render_warnings(report)]
     return "\n".join(
         [
@@ -48,7 +48,7 @@ def render_tiles(report: dict[str, Any]) -> str:
 
 
 def speed_interval(report: dict[str, Any], way: str) -> str:
-    """How many times as fast the chosen way is, "-" where it was not compared with eager."""
+    """Return how many times as fast the chosen way is, or "-" if it was not compared with eager."""
     for entry in report.get("ways", []):
         if entry["way"] == way and entry["low"] is not None and entry["against"] == "eager":
             return f"{entry['low']:.2f} to {entry['high']:.2f}\u00d7"

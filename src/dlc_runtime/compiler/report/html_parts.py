@@ -156,7 +156,7 @@ TABLES = (
 
 
 def render_tables(report: dict[str, Any]) -> str:
-    """Those that have rows."""
+    """Render the tables that have rows."""
     return "\n".join(render_table(shown, report[shown.part]) for shown in TABLES if report.get(shown.part))
 
 
@@ -213,7 +213,7 @@ class Axes:
 
 
 def render_chart(rank: dict[str, Any], report: dict[str, Any]) -> str:
-    """`rank`: one entry of the report's ranks. "" where no step was measured."""
+    """Render `rank`, an entry of the report's ranks; return "" if no step was measured."""
     timeline = rank["steps"].get("timeline") or []
     if not timeline:
         return ""
@@ -230,7 +230,7 @@ def render_chart(rank: dict[str, Any], report: dict[str, Any]) -> str:
 
 
 def render_grid(axes: Axes) -> list[str]:
-    """Lines at each power of ten, and five steps."""
+    """Draw lines at each power of ten, and at five steps."""
     parts = []
     for power in range(axes.low, axes.high + 1):
         y = axes.y(10.0**power)
@@ -248,7 +248,7 @@ def render_tick(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def render_stretch(entry: dict[str, Any], axes: Axes) -> str:
-    """A line at the mean, and one up to the longest step; below steps that compiled a stem, since they are few."""
+    """Draw a line at the mean, another up to the longest step, and a stem below steps that compiled: they are few."""
     first, last = axes.x(entry["step"]), axes.x(entry["step"] + entry["steps"])
     y, top, middle = axes.y(entry["seconds"]), axes.y(entry["longest"]), (first + last) / 2
     path = f"M{first:.1f} {y:.1f}H{max(last, first + NARROWEST):.1f}"

@@ -93,7 +93,7 @@ def merge_entries(name: str, keys: tuple[str, ...], records: list[dict[str, Any]
 
 
 def merge_steps(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over the ranks; the job breaks even when its last rank does."""
+    """Take medians over the ranks; the job breaks even when its last rank does."""
     result: dict[str, Any] = {"count": max((record["steps"]["count"] for record in records), default=0)}
     for phase in ("eager", "warm_up", "after"):
         values = [record["steps"][phase]["median_seconds"] for record in records]
@@ -122,7 +122,7 @@ def write_rank(folder: str, record: dict[str, Any]) -> None:
 
 
 def merge_folder(folder: str, with_page: bool = False) -> dict[str, Any]:
-    """The last rank to end sees all others' files; one that wrote meanwhile is merged too, so no lock is needed."""
+    """Merge the ranks' files. The last rank sees all others, and what changed meanwhile is merged too: no lock."""
     for _ in range(TRIES):
         before = file_versions(folder)
         result = merge_records(read_ranks(folder))
@@ -181,7 +181,7 @@ def summary(report: dict[str, Any], path: str) -> str:
 
 
 def was_compiled(report: dict[str, Any]) -> bool:
-    """Return whether something runs compiled: of inductor's each graph is known, of XLA's in TensorFlow not."""
+    """Tell whether something runs compiled: of inductor's each graph is known, of XLA's in TensorFlow not."""
     on_xla = any(rank.get("backend") == "xla" for rank in report["ranks"])
     return bool(report["graphs"] or (report["modules"] and on_xla))
 
@@ -204,7 +204,7 @@ def compiled_sentence(report: dict[str, Any]) -> str:
 
 
 def speed_sentences(report: dict[str, Any]) -> list[str]:
-    """Tells how much faster only what was measured in turns, with its interval."""
+    """Tell a speed-up only if it was measured in turns, with its interval."""
     steps, chosen = report["steps"], report.get("choosing") or {}
     eager, after = steps["eager"]["median_seconds"], steps["after"]["median_seconds"]
     if after is not None and not steps["eager"]["steps"]:  # on XLA devices nothing runs eager
@@ -220,7 +220,7 @@ def speed_sentences(report: dict[str, Any]) -> list[str]:
 
 
 def break_even_sentences(report: dict[str, Any], way: str) -> list[str]:
-    """Of a way that was faster for sure."""
+    """Tell when a way paid that was faster for sure."""
     low = next((entry["low"] for entry in report["ways"] if entry["way"] == way), None)
     even, count = report["steps"]["break_even_step"], report["steps"]["count"]
     if even is None or low is None or low <= 1:

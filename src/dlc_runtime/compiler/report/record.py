@@ -37,7 +37,7 @@ class Record:
         self._recompiled: dict[tuple[str, int, str], int] = {}
 
     def add_eager(self, module: str, reason: str, remedy: str = "") -> bool:
-        """Returns whether it is new."""
+        """Return whether the entry is new."""
         entry = {"module": module, "reason": reason, "remedy": remedy}
         if entry in self.eager:
             return False
@@ -55,7 +55,7 @@ class Record:
             }
 
     def add_recompilation(self, where: dict[str, Any], seconds: float, cause: RecompileCause) -> str:
-        """Returns what to warn about, if anything."""
+        """Return a warning, or ""."""
         entry = {**where, "seconds": seconds, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy}
         if len(self.recompilations) < MOST:
             self.recompilations.append(entry)
@@ -69,7 +69,7 @@ class Record:
         )
 
     def add_gave_up(self, compiler: str, where: dict[str, Any], cause: RecompileCause) -> str:
-        """Returns the warning: `compiler` compiles a function no more."""
+        """Return the warning that `compiler` does not compile a function any more."""
         self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
         return self.warn(
             f"{compiler} gave up on {location_text(where)} at step {where['step']}: from now on what it has not "
@@ -77,7 +77,7 @@ class Record:
         )
 
     def add_fallback(self, where: dict[str, Any], kind: str, reason: str, failed_at: tuple[str, int] = ("", 0)) -> str:
-        """Returns the warning: a function does not compile; `failed_at`: a line."""
+        """Return the warning that a function does not compile. `failed_at`: a line."""
         entry = {**where, "type": kind, "reason": reason}
         if failed_at[0]:
             entry.update(failed_file=failed_at[0], failed_line=failed_at[1])
@@ -86,7 +86,7 @@ class Record:
         return self.warn(f"{location_text(where)} runs eager, it does not compile: {kind}: {reason}")
 
     def add_break(self, reason: str, stack: tuple[tuple[str, int], ...]) -> None:
-        """`stack`: files and lines, outermost first."""
+        """Count a graph break. `stack`: files and lines, outermost first."""
         file, line = innermost_user_frame(stack)
         entry = self.breaks.setdefault(
             (file, line, reason), {"reason": reason, "file": file, "line": line, "count": 0, "stack": list(stack)}
@@ -99,7 +99,7 @@ class Record:
         return text
 
     def cache_counts(self) -> tuple[int, int]:
-        """Hits and misses of the compile cache in this process, where the compiler tells."""
+        """Return hits and misses of the compile cache in this process, if the compiler tells."""
         return 0, 0
 
     def as_json(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def remedy_text(remedy: str) -> str:
 
 
 def innermost_user_frame(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
-    """The user's line nearest to the break; the break's own where no line is the user's."""
+    """Return the user's line nearest to the break, or the break's own if none is the user's."""
     users = [frame for frame in stack if is_user_code(frame[0])]
     return (users or list(stack) or [("", 0)])[-1]
 

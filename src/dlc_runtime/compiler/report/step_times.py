@@ -42,12 +42,12 @@ class StepTimes:
         self._timeline = Timeline()
 
     def wants_device_idle(self, phase: str) -> bool:
-        """Whether to wait for the GPU, so that this step and the next are measured from idle to idle."""
+        """Tell whether to wait for the GPU, so that this step and the next are measured from idle to idle."""
         done = self.phases[phase].count
         return phase == WARM_UP or done < SETTLED or done % EVERY in (0, 1)
 
     def tick(self, phase: str, now: float, measured: bool = True) -> None:
-        """A step has ended. `measured`: this one ran as its phase does, and began where the last tick was."""
+        """End a step. `measured`: it ran as its phase does, and began at the last tick."""
         self.count += 1
         held = self.phases[phase]
         held.count += 1
@@ -59,7 +59,7 @@ class StepTimes:
         self._last = now
 
     def resume(self, now: float) -> None:
-        """What was done since the last tick is no part of the next step."""
+        """Leave what was done since the last tick out of the next step."""
         if self._last is not None:
             self._last = now
 
@@ -70,7 +70,7 @@ class StepTimes:
 
     @property
     def break_even(self) -> int | None:
-        """The step at which compiling has cost nothing any more; None where it never does, or is not known."""
+        """Return the step at which compiling has paid for itself; None if it never does, or is not known."""
         eager, after, warm_up = self.phases[EAGER].median, self.phases[AFTER].median, self.phases[WARM_UP]
         if eager is None or after is None or eager <= after:
             return None
@@ -140,7 +140,7 @@ class Timeline:
 
 
 def join_stretches(stretches: list[Stretch], width: int) -> list[Stretch]:
-    """Neighbours of one phase in stretches of up to `width` steps; of any phase where that is not enough."""
+    """Join neighbours of one phase up to `width` steps; of any phase if that is not enough."""
     for same_phase in (True, False):
         result: list[Stretch] = []
         for stretch in stretches:

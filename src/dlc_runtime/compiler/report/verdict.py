@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
         return self.kind in (FASTER, SLOWER, SAME)
 
     def words(self) -> str:
-        """Such as "1.31 to 1.42 times as fast", to be said of the other way."""
+        """Say it of the other way, such as "1.31 to 1.42 times as fast"."""
         if self.low is None or self.high is None:
             return f"too few steps to tell ({self.pairs} of at least {FEWEST_PAIRS} pairs of blocks)"
         interval = f"{self.low:.2f} to {self.high:.2f}"

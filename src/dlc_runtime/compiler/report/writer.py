@@ -34,7 +34,7 @@ class Writer:
     def __init__(
         self, settings: Settings, record: Record, steps: StepTimes, facts: Callable[[], dict[str, Any]]
     ) -> None:
-        """`facts`: framework, device and notes of this process, and its rank where the framework knows it."""
+        """Take `facts`: framework, device and notes of this process, and its rank if the framework knows it."""
         self._settings, self._record, self._steps, self._facts = settings, record, steps, facts
         self.before_end: Callable[[], None] = lambda: None
         self.at_end: Callable[[int, int], None] = lambda rank, local_rank: None
@@ -59,7 +59,7 @@ class Writer:
         threading.Thread(target=self._write_now_and_then, name="dlc-compiler-report", daemon=True).start()
 
     def after_step(self) -> bool:
-        """Returns whether something was written."""
+        """Return whether something was written."""
         count = self._steps.count
         self.open()
         compiled = len(self._record.graphs)

@@ -45,7 +45,7 @@ class Choices:
 
     @functools.cached_property
     def _peers(self) -> tf_internals.Peers:
-        """Of the first step that trains: the script has said by then how it distributes."""
+        """Find the peers at the first step that trains: the script has said by then how it distributes."""
         horovod = sys.modules.get(tf_internals.HOROVOD)
         return HorovodPeers(horovod) if is_initialized(horovod) else tf_internals.find_peers(os.environ)
 
@@ -62,7 +62,7 @@ class Choices:
         return False
 
     def begin(self, trained: TrainedFunction, fingerprint: Callable[[], str]) -> None:
-        """In its first step, which is the first of those that are measured. `fingerprint`: of what it computes."""
+        """Begin to choose at the first step, which is measured too. `fingerprint`: of what the function computes."""
         if self._folder and self._peers.count == 1:  # others may have kept another decision
             trained.facts = facts_of(trained, fingerprint())
         kept = cache.read_decision(self._folder, trained.facts) if trained.facts else ("", "")
@@ -72,13 +72,13 @@ class Choices:
         self._record.choosing = self._record.choosing or turns.choosing
 
     def _share(self, name: str) -> Share | None:
-        """Functions of the same name begin to choose in the same order in each process."""
+        """Number functions of one name: they begin to choose in the same order in each process."""
         self._topics[name] += 1
         topic = re.sub(r"\W", "_", f"{name}.{self._topics[name]}")
         return functools.partial(self._peers.share, topic) if self._peers.count > 1 else None
 
     def take_turn(self, trained: TrainedFunction, turns: Turns, seconds: float, changed: bool, step: int) -> None:
-        """A step of its has run in so many seconds. `changed`: something was traced or compiled in it."""
+        """Add a step and its seconds. `changed`: something was traced or compiled in it."""
         if trained.refused:
             turns.refuse(trained.refused)
         turns.add(seconds, changed, time.perf_counter() - self._began, step)
@@ -121,7 +121,7 @@ class HorovodPeers(tf_internals.Peers):
         return True
 
     def share(self, topic: str, text: str) -> list[str]:
-        """As of Peers. What waits for a process that does not come is left to wait: Horovod's end ends it."""
+        """Share as Peers do. A thread that waits for a process that does not come ends with Horovod."""
         gather = self._gathers.get(topic) or self._gathers.setdefault(topic, self._made(topic))
         told: list[str] = []
 
@@ -137,7 +137,7 @@ class HorovodPeers(tf_internals.Peers):
         return told
 
     def _made(self, topic: str) -> Any:
-        """A graph: Horovod knows an operation by its name in one, outside by its kind, as it knows the script's."""
+        """Make a graph: in one Horovod knows an operation by its name, outside by its kind, as the script's."""
 
         def gather(told: Any) -> Any:
             with tf.device("CPU:0"):
@@ -148,7 +148,7 @@ class HorovodPeers(tf_internals.Peers):
 
 
 def facts_of(trained: TrainedFunction, graph: str) -> dict[str, Any]:
-    """What a decision for the next job depends on; nothing where that cannot be told."""
+    """Return what a decision for the next job depends on; nothing if that cannot be told."""
     if not graph or trained.signature is None:
         return {}
     parts = trained.signature.items()

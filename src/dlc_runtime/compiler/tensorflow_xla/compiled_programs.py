@@ -40,7 +40,7 @@ class Programs:
         self.new()
 
     def new(self) -> list[Program]:
-        """Those that were written since the last call."""
+        """Return the programs that were written since the last call."""
         try:
             changed = os.stat(self.folder).st_mtime_ns if self.folder else self._changed
         except OSError:  # XLA makes the folder
@@ -82,13 +82,13 @@ def parse_program(content: bytes) -> Program:
 
 
 def plain_name(name: str) -> str:
-    """`a_inference_step_57__.3` and `__inference_step_57[].3` are `step`; a cluster keeps its number."""
+    """Return `step` for `a_inference_step_57__.3` and `__inference_step_57[].3`; a cluster keeps its number."""
     found = re.match(r"(?:a|_)?_?inference_(.+?)_\d+(?:\[|__|\.|$)", name.lstrip("_"))
     return found[1] if found else re.split(r"\[|__|\.", name)[0]
 
 
 def parse_shape(content: bytes) -> str:
-    """Such as float32[8,64]."""
+    """Return a shape such as float32[8,64]."""
     kind = 0
     sizes: list[int] = []
     for field, value in parse_fields(content):
@@ -120,7 +120,7 @@ def parse_number(content: bytes, place: int) -> tuple[int, int]:
 
 
 def parse_fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a protocol buffer."""
+    """Yield number and value of each field of a protocol buffer."""
     place = 0
     while place < len(content):
         key, place = parse_number(content, place)
@@ -143,7 +143,7 @@ def parse_fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def describe_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
-    """The first argument whose shape is another; "" where none is."""
+    """Name the first argument with another shape, or return ""."""
     for number, (before, after) in enumerate(zip(old, new)):
         if before != after:
             return f"argument {number} is {after}, it was {before}"
@@ -165,7 +165,7 @@ class XlaRecord(Record):
         self._hits = self._misses = 0
 
     def add_compiled(self, name: str, file: str, line: int, parameters: int, random: bool) -> None:
-        """`random`: it draws numbers that XLA draws otherwise."""
+        """Add a function. `random`: it draws numbers that XLA draws otherwise."""
         note = RANDOM.format(name)
         if random and note not in self.notes:
             self.notes.append(note)
@@ -176,7 +176,7 @@ class XlaRecord(Record):
     def add_programs(
         self, where: dict[str, Any], seconds: float, programs: list[Program], first: bool, observed: bool
     ) -> None:
-        """`first`: the first compiled call. Where it leaves no new program, it was loaded from the cache."""
+        """Add what a call compiled. `first`: the first compiled call; without a new program it came from the cache."""
         self._misses += len(programs)
         for program in programs:
             identifier = f"{program.name or 'program'}/{len(self.graphs)}"
@@ -190,7 +190,7 @@ class XlaRecord(Record):
                 self.notes.append(LOADS)
 
     def add_given_up(self, times: int, where: dict[str, Any], cause: RecompileCause) -> str:
-        """Returns the warning: a function was compiled again so many times that it runs without XLA."""
+        """Return the warning that a function was compiled again so often that it runs without XLA."""
         self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
         return self.warn(
             f"XLA has compiled {location_text(where)} again {times} times: it runs without XLA from step "
@@ -198,7 +198,7 @@ class XlaRecord(Record):
         )
 
     def add_failure(self, where: dict[str, Any], fault: Exception, lost: int) -> str:
-        """Returns the warning. `lost`: batches that no step trained on."""
+        """Return the warning. `lost`: batches that no step trained on."""
         reason, (file, line) = short_reason(str(fault)), find_user_line_in(str(fault))
         entry = {**where, "type": type(fault).__name__, "reason": reason}
         if file:
@@ -216,13 +216,13 @@ class XlaRecord(Record):
 
 
 def find_user_line_in(message: str) -> tuple[str, int]:
-    """The last line of the user's in an error's stack, or ("", 0)."""
+    """Return the last line of the user's in an error's stack, or ("", 0)."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', message)
     return next(((file, int(line)) for file, line in reversed(frames) if is_user_code(file)), ("", 0))
 
 
 def short_reason(message: str) -> str:
-    """One line, with the operations that XLA lacks where it names them."""
+    """Return one line, with the operations that XLA lacks if it names them."""
     lacks = re.findall(r"(\w+) \(No registered", message)
     if lacks:
         return f"XLA lacks {', '.join(dict.fromkeys(lacks))}"

@@ -42,18 +42,18 @@ class TrainedFunction:
 
     @property
     def way(self) -> str:
-        """How the next call runs."""
+        """Return how the next call runs."""
         if self.turns is not None:
             return self.turns.way
         return self.ways[0] if self.phase == COMPILED else EAGER
 
     def forget_programs(self) -> None:
-        """Its functions are other ones: what they compile is nothing again."""
+        """Forget what was compiled: the functions are new, and compiling them is no recompilation."""
         self.compiled_calls, self.expects_trace = 0, True
         self._shapes.clear()
 
     def compiled_again(self, programs: list[Program]) -> str:
-        """What is another in a program that was there before; "" where all are new. Keeps what they are.
+        """Describe what changed in a program compiled earlier, "" if all are new. Keep their shapes.
 
         A shape before anything else: programs that are cut out behind it have other constants because of it.
         """
@@ -90,7 +90,7 @@ def count_parameters(model: Any) -> int:
 
 
 def find_user_line() -> tuple[str, int]:
-    """The line of the user's that is running now, or ("", 0)."""
+    """Return the line of the user's that is running now, or ("", 0)."""
     frame = sys._getframe(1)
     while frame is not None:
         if is_user_code(frame.f_code.co_filename):
@@ -113,7 +113,7 @@ class Leaf:
 
 
 def read_signature(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Leaf]:
-    """By name, such as `batch[0]`."""
+    """Return the leaves by name, such as `batch[0]`."""
     leaves: dict[str, Leaf] = {}
     for name, value in bind_arguments(function, arguments, named).items():
         add_leaves(name, value, leaves, 0)

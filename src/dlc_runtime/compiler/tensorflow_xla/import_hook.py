@@ -91,7 +91,7 @@ def install() -> None:
 
 
 def prepare(model: Any) -> Any:
-    """Its first step is compiled already, so the report has none to compare with."""
+    """Compile from the first step on, so the report has none to compare with."""
     if os.environ.get(settings_of.BACKEND, "").strip().lower() == settings_of.OFF:
         return model
     from dlc_runtime.compiler.tensorflow_xla import keras_fit, session

@@ -72,7 +72,7 @@ def patch(trainer: Any) -> None:
 
 
 def compile_at_once(model: Any) -> None:
-    """From its first step on, whose train function is made when `fit` is called."""
+    """Compile from the first step on; `fit` makes the train function."""
     trained = _trained[model] = functions.describe_model(model)
     trained.ways = (WHOLE,)
     session = sessions.current()
@@ -106,12 +106,12 @@ def find_route(model: Any) -> Route:
 
 
 def is_distributed(model: Any) -> bool:
-    """In replicas: their communication is no part of a compiled step."""
+    """Tell whether it trains in replicas: their communication is no part of a compiled step."""
     return type(model.distribute_strategy).__name__ != "_DefaultDistributionStrategy"
 
 
 def supports_jit(model: Any) -> bool:
-    """Keras 3's layers say where they cannot be compiled as a whole."""
+    """Ask Keras 3's layers whether they can be compiled as a whole."""
     layers = getattr(model, "_flatten_layers", None)
     return all(getattr(layer, "supports_jit", True) for layer in (layers() if layers is not None else [model]))
 
@@ -164,7 +164,7 @@ class TrainFunction:
             return self._with_switch(self._plain, iterator, False)
 
     def _first(self, iterator: Any) -> Any:
-        """Keeps the batches until it is known that XLA takes the step: one that fails has changed nothing."""
+        """Keep the batches until it is known that XLA takes the step: a step that fails has changed nothing."""
         self._compiled = self._make_compiled()
         kept = take_batches(iterator, self._steps())
         if kept is None:
@@ -193,7 +193,7 @@ class TrainFunction:
             model.train_function = self
 
     def _with_switch(self, function: Any, iterator: Any, value: bool) -> Any:
-        """tf-keras reads the model's switch while it traces; what the script set is there for everything else."""
+        """Set the model's switch for one call, which tf-keras reads while it traces; else the script's value holds."""
         model = self._model()
         if not self._route.jit or model is None:
             return function(iterator)
@@ -206,7 +206,7 @@ class TrainFunction:
             model.__dict__[SWITCH] = held
 
     def _steps(self) -> int:
-        """Batches of one call."""
+        """Return how many batches a call takes."""
         steps: Any = getattr(self._model(), "steps_per_execution", None)
         if steps is None:
             steps = getattr(self._model(), "_steps_per_execution", None)
@@ -214,7 +214,7 @@ class TrainFunction:
 
 
 def describe_iterator(iterator: Any) -> dict[str, Leaf]:
-    """train_on_batch passes a generator, which tells nothing: what XLA compiles tells the shapes."""
+    """Return nothing for a generator, as of train_on_batch: what XLA compiles tells the shapes."""
     return {"iterator": describe_leaf(iterator)} if hasattr(iterator, "element_spec") else {}
 
 
@@ -230,7 +230,7 @@ class KeptBatches:
 
 
 def take_batches(iterator: Any, count: int) -> KeptBatches | None:
-    """None, and nothing is taken, where it cannot be."""
+    """Return None, and take nothing, if batches cannot be given again."""
     if not isinstance(iterator, tf.data.Iterator):
         if hasattr(iterator, "element_spec"):  # distributed: each replica has batches of its own
             return None
@@ -244,7 +244,7 @@ def take_batches(iterator: Any, count: int) -> KeptBatches | None:
 
 
 def make_dataset(batches: list[Any], spec: Any) -> Any:
-    """With the shapes that the script's own data set states: else the step would be traced anew."""
+    """Keep the shapes that the script's own data set states: else the step would be traced anew."""
     parts = [tf.data.Dataset.from_tensors(batch) for batch in batches]
     if any(part.element_spec != spec for part in parts):
         parts = [part.map(lambda *batch: with_shapes(batch, spec)) for part in parts]
@@ -255,7 +255,7 @@ def make_dataset(batches: list[Any], spec: Any) -> Any:
 
 
 def without_tuning(data: Any) -> Any:
-    """Tuning takes a thread, for which the iterator's end waits: up to a second, and there is nothing to tune."""
+    """Switch tuning off: it takes a thread, for which the iterator's end waits up to a second."""
     options = tf.data.Options()
     tuning = getattr(options, "autotune", None)  # TensorFlow 2.6 has none
     if tuning is not None:

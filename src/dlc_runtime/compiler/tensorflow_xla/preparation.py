@@ -38,7 +38,7 @@ prepared = Prepared()
 
 
 def prepare(environ: MutableMapping[str, str], package: str) -> None:
-    """`package`: TensorFlow's folder."""
+    """Prepare the environment. `package`: TensorFlow's folder."""
     version = read_version(package)
     settings = settings_of.read_settings(environ)
     prepared.cache = cache.use_cache(environ)
@@ -68,7 +68,7 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
 
 
 def has_room(folder: str) -> bool:
-    """XLA fails the step whose program it cannot write."""
+    """Tell whether XLA can write: it fails the step whose program it cannot write."""
     try:
         return shutil.disk_usage(folder).free >= ROOM
     except OSError:
@@ -76,7 +76,7 @@ def has_room(folder: str) -> bool:
 
 
 def make_own_folder(version: tuple[int, ...]) -> str:
-    """For this process alone: the programs in it tell what was compiled, and of which shapes."""
+    """Make a folder for this process alone: the programs in it tell what was compiled, and of which shapes."""
     if version < FIRST_WITH_CACHE or not has_room(tempfile.gettempdir()):
         return ""
     try:
@@ -88,7 +88,7 @@ def make_own_folder(version: tuple[int, ...]) -> str:
 
 
 def read_version(package: str) -> tuple[int, ...]:
-    """By the folders beside the package: importing it is what comes next. (0,) where nothing tells."""
+    """Read the folders beside the package, which is imported next; return (0,) if none tells."""
     try:
         names = sorted(os.listdir(os.path.dirname(package)))
     except OSError:
@@ -114,7 +114,7 @@ class Flags(NamedTuple):
 
 
 def compose_flags(environ: dict[str, str], version: tuple[int, ...], on_cpu: bool, cache: str, dump: str) -> Flags:
-    """`cache` and `dump`: folders, or "". What the job states itself is kept.
+    """Compose flags; `cache` and `dump` are folders, or "". What the job states itself is kept.
 
     Clustering from the first step on is taken out: it is switched on later, after the steps that it is compared with.
     """
@@ -145,12 +145,12 @@ def flag_value(flags: list[str], name: str) -> str:
 
 
 def report_folder(folder: str) -> str:
-    """The report's folder, of a folder of one rank's programs."""
+    """Return the report's folder for a folder of one rank's programs."""
     return folder.rpartition("/")[0].rpartition("/")[0]
 
 
 def remove_damaged(folder: str, warnings: list[Any]) -> bool:
-    """Returns whether the folder can be used."""
+    """Return whether the folder can be used."""
     damaged = [path for path in program_files(folder) if not is_whole(path)]
     if not damaged:
         return True
@@ -173,7 +173,7 @@ def program_files(folder: str) -> list[str]:
 
 
 def is_whole(path: str) -> bool:
-    """Whether its parts (a protocol buffer's fields, each behind its size) end where the file ends."""
+    """Tell whether its parts (a protocol buffer's fields, each behind its size) end at the file's end."""
     try:
         size = os.path.getsize(path)
         with open(path, "rb") as stream:

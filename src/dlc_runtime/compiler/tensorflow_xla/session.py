@@ -113,7 +113,7 @@ class Session:
 
     @never_raises
     def note_gradient(self) -> None:
-        """A tape is asked for gradients: what is being called trains."""
+        """Note that a tape is asked for gradients: what is being called trains."""
         if self.failed:
             return
         if self.current is not None:
@@ -140,7 +140,7 @@ class Session:
                 trained.begin(LEFT)
 
     def fail(self, fault: Exception) -> None:
-        """A fault of ours: what is compiled stays so, and nothing more is done."""
+        """Stop after a fault of ours: what is compiled stays so, and nothing more is done."""
         self.failed = True
         self._log_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
         self.writer.write()
@@ -208,7 +208,7 @@ class Session:
         return {"function": trained.name, "file": trained.file, "line": trained.line, "step": self.steps.count + 1}
 
     def _bound_compilations(self, trained: TrainedFunction, where: dict[str, Any], cause: RecompileCause) -> None:
-        """Data whose shape changes without an end would have a program compiled for each batch."""
+        """Stop compiling for data whose shape changes without an end."""
         trained.compiled_anew += 1
         if trained.compiled_anew <= MOST_AGAIN or trained.phase == OWN:
             return
@@ -278,7 +278,7 @@ class Session:
     # -- compiling ------------------------------------------------------------------------------------------------
 
     def compile(self, trained: TrainedFunction) -> None:
-        """From its next step on, without being measured."""
+        """Compile from the next step on, without measuring."""
         trained.begin(COMPILED)
         self.record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
         log(f"compiling {trained.name} with xla ({trained.way}), after {self.steps.count} steps without it")
@@ -289,7 +289,7 @@ class Session:
 
     @never_raises
     def _choose_clustering(self, trained: TrainedFunction) -> None:
-        """It holds for everything that is called while it is on: only what is compiled by it is called so."""
+        """Switch clustering, which holds for all that is called, around the calls of what it compiles."""
         wanted = trained.way == CLUSTERS
         if wanted != bool(self._clustering) and trained.phase != OWN:
             self._clustering = wanted
@@ -308,7 +308,7 @@ class Session:
             self._log_or_fail(self.record.warn(f"{trained.name} is not compiled: {reason}. Remedy: {remedy}"))
 
     def fall_back(self, trained: TrainedFunction, fault: Exception, lost: int) -> None:
-        """XLA does not take it as a whole: from now on what it can take of it, in parts."""
+        """Compile in parts from now on: XLA does not take the function as a whole."""
         warning = self.record.add_failure(self._where(trained), fault, lost)
         trained.ways, trained.refused, trained.expects_trace = (CLUSTERS,), short_reason(str(fault)), True
         self._log_or_fail(warning)
@@ -321,7 +321,7 @@ class Session:
 
 
 def wrap_sessions(noticed: Callable[[], None]) -> None:
-    """`noticed` is called before each Session that is made to cluster."""
+    """Make each Session cluster; `noticed` is called before it."""
     kind = tf.compat.v1.Session
     original = kind.__init__
 
@@ -334,7 +334,7 @@ def wrap_sessions(noticed: Callable[[], None]) -> None:
 
 
 def with_clustering(config: Any) -> Any:
-    """The script's own choice stays."""
+    """Return the configuration with clustering, unless the script has chosen."""
     result = tf.compat.v1.ConfigProto()
     if config is not None:
         result.CopyFrom(config)
@@ -346,12 +346,12 @@ def with_clustering(config: Any) -> Any:
 
 @functools.cache
 def start() -> Session:
-    """The process's session, begun at the first call."""
+    """Return the process's session; begin it at the first call."""
     session = Session(settings_of.read_settings(os.environ))
     session.start()
     return session
 
 
 def current() -> Session | None:
-    """The process's session, None before it has begun."""
+    """Return the process's session, None before it has begun."""
     return start() if start.cache_info().currsize else None

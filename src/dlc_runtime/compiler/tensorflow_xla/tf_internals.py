@@ -71,7 +71,7 @@ class Tracing:
         return True
 
     def fingerprint(self) -> str:
-        """What the latest graph computes and trains, the same in each job; "" where it cannot be told."""
+        """Hash what the latest graph computes and trains, the same in each job; "" if it cannot be told."""
         graph = self._latest()
         try:
             definition = graph.as_graph_def()
@@ -84,7 +84,7 @@ class Tracing:
 
 
 def draws_random_numbers(graph: Any) -> bool:
-    """Whether some of its random numbers are others under XLA."""
+    """Tell whether some of its random numbers are others under XLA."""
     operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
     return any(
         operation.type in DRAWN_OTHERWISE
@@ -94,12 +94,12 @@ def draws_random_numbers(graph: Any) -> bool:
 
 
 def function_class() -> Any:
-    """Of what tf.function returns; it moved between versions."""
+    """Return the class of what tf.function returns; it moved between versions."""
     return type(tf.function(lambda: None))
 
 
 def wrap_call(called: Callable[..., Any]) -> None:
-    """`called(function, call, arguments, named)` stands for each call of a tf.function."""
+    """Put `called(function, call, arguments, named)` in the place of each call of a tf.function."""
     kind = function_class()
     original = kind.__call__
 
@@ -111,7 +111,7 @@ def wrap_call(called: Callable[..., Any]) -> None:
 
 
 def wrap_gradient(noticed: Callable[[], None]) -> None:
-    """`noticed` is called before each gradient that the script asks a tape for."""
+    """Call `noticed` before each gradient that the script asks a tape for."""
     original = tf.GradientTape.gradient
 
     @functools.wraps(original)
@@ -128,7 +128,7 @@ def count_traces(function: Any) -> int:
 
 
 def read_jit_compile(function: Any) -> bool | None:
-    """What the script says of a tf.function's jit_compile; None if it says nothing."""
+    """Return what the script says of a tf.function's jit_compile, or None."""
     stated: bool | None = getattr(function, "_jit_compile", None)
     return stated if stated is not None else getattr(function, "_experimental_compile", None)
 
@@ -143,7 +143,7 @@ def switch_clustering(wanted: bool) -> None:
 
 @contextmanager
 def without_our_frames() -> Iterator[None]:
-    """What TensorFlow keeps and prints of where an operation was made begins and ends in the script's own files."""
+    """Leave our files out of the stacks that TensorFlow keeps and prints of an operation's origin."""
     stacks: Any = sys.modules.get(STACKS)
     with ExitStack() as entered:
         with suppress(Exception):  # a version that filters otherwise
@@ -169,7 +169,7 @@ def our_files() -> frozenset[str]:
 
 @contextmanager
 def random_numbers_as_without_xla() -> Iterator[None]:
-    """Stateless random numbers of functions that are traced meanwhile are those of the same function without XLA.
+    """Make stateless random numbers of functions traced meanwhile those of a job without XLA.
 
     Both have the same random bits, of which XLA makes other numbers than TensorFlow's own operations do. So here the
     numbers are made of the bits as these do it: uniform ones to the bit, normal ones as near as sines are.
@@ -197,13 +197,13 @@ def random_numbers_as_without_xla() -> Iterator[None]:
 
 
 def make_uniform(bits: Any) -> Any:
-    """float32 in [0, 1): a number's last 23 bits are the fraction of one between 1 and 2."""
+    """Return float32 in [0, 1): the last 23 bits are the fraction of a number between 1 and 2."""
     fraction = tf.bitwise.bitwise_and(bits, tf.constant(0x7FFFFF, tf.uint32))
     return tf.bitcast(tf.bitwise.bitwise_or(fraction, tf.constant(0x3F800000, tf.uint32)), tf.float32) - 1.0
 
 
 def make_normal(bits: Any) -> Any:
-    """By the method of Box and Muller: two of an even count of uniform numbers give two normal ones."""
+    """Use the method of Box and Muller: two of an even count of uniform numbers give two normal ones."""
     pairs = tf.reshape(make_uniform(bits), [-1, 2])
     radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(pairs[:, :1], 1e-7)))
     angle = 2.0 * math.pi * pairs[:, 1:]
@@ -232,7 +232,7 @@ def list_gpus() -> list[Any]:
 
 
 def read_rank(environ: Mapping[str, str]) -> int | None:
-    """Of TF_CONFIG: the chief is 0, the workers follow. None where it says nothing."""
+    """Read TF_CONFIG: the chief is 0, the workers follow. Return None if it says nothing."""
     try:
         config = json.loads(environ.get("TF_CONFIG", "{}"))
         kind, index = config["task"]["type"], int(config["task"]["index"])
@@ -250,7 +250,7 @@ class Peers:
         self._shared: dict[str, int] = {}  # times, by topic
 
     def can_share(self) -> bool:
-        """MultiWorkerMirroredStrategy has begun the service by which its processes find each other."""
+        """Tell whether MultiWorkerMirroredStrategy has begun the service by which its processes find each other."""
         context = sys.modules[CONTEXT].context()
         service = getattr(context, "coordination_service", None)
         has_store = bool(getattr(service, "service_type", "")) and hasattr(context, "get_config_key_value")
@@ -273,7 +273,7 @@ class Peers:
 
 
 def find_peers(environ: Mapping[str, str]) -> Peers:
-    """By TF_CONFIG, or of a Horovod that the script has not begun."""
+    """Find peers by TF_CONFIG, or of a Horovod that the script has not begun."""
     rank = read_rank(environ)
     if rank is not None:
         cluster = json.loads(environ["TF_CONFIG"])["cluster"]
@@ -286,7 +286,7 @@ def find_peers(environ: Mapping[str, str]) -> Peers:
 
 
 def wait_for_devices() -> None:
-    """What runs on a GPU goes on after its call returned."""
+    """Wait: what runs on a GPU goes on after its call returned."""
     sync = getattr(getattr(getattr(tf, "test", None), "experimental", None), "sync_devices", None)  # from 2.12 on
     if sync is not None and list_gpus():
         sync()

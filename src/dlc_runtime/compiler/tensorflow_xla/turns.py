@@ -49,11 +49,11 @@ class Turns:
         return EAGER if self._failed else self.choosing.block.way
 
     def refuse(self, reason: str) -> None:
-        """The way of this block cannot be used: the rest of the block runs without XLA."""
+        """Run the rest of the block without XLA: its way cannot be used."""
         self._failed = self._failed or reason
 
     def add(self, seconds: float, changed: bool, elapsed: float, step: int) -> None:
-        """A step has run. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
+        """Add a step. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
 
         A step without XLA that was traced anew is left out of its block; a block of compiled ones counts for nothing
         if one of them was made anew, as what follows it runs with cold caches.

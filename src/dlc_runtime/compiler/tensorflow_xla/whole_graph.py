@@ -35,7 +35,7 @@ _branches: dict[str, Any] = {}  # TensorFlow drops a function that nobody holds
 
 @contextmanager
 def shared_operations() -> Iterator[None]:
-    """In functions that are made meanwhile and that XLA compiles as a whole."""
+    """Share operations in functions that are made meanwhile and that XLA compiles as a whole."""
     module: Any = sys.modules.get(FUNCTIONS)
     tapes: Any = sys.modules.get(TAPES)
     make = getattr(module, MAKE, None)
@@ -79,7 +79,7 @@ def share_alike(graph: Any, gone: set[str]) -> None:
 
 
 def is_free(operation: Any, results: set[int]) -> bool:
-    """Nothing but its values is used, and XLA need not know them beforehand, as it must those of a shape."""
+    """Tell whether only its values are used, and XLA need not know them beforehand, as it must a shape's."""
     values = operation.outputs
     if operation.control_inputs or operation._control_outputs or not results.isdisjoint(map(id, values)):
         return False
@@ -145,7 +145,7 @@ def compiled_as_a_whole() -> Iterator[None]:
 
 @contextmanager
 def without_grappler() -> Iterator[None]:
-    """It leaves the compiled function as it is, and takes its time with what is around it."""
+    """Skip TensorFlow's optimizer of graphs: it leaves the compiled function as it is, and takes its time."""
     module = sys.modules.get(CONTEXT)
     context = module.context() if module is not None else None
     held = getattr(context, "function_call_options", None)
@@ -161,7 +161,7 @@ def without_grappler() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=8)
 def without_optimizer(options: Any) -> Any:
-    """The same ones for each step: for others TensorFlow prepares the function anew."""
+    """Return the same options for each step: for others TensorFlow prepares the function anew."""
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     return type(options)(options.executor_type, config)
@@ -169,8 +169,10 @@ def without_optimizer(options: Any) -> Any:
 
 @contextmanager
 def repeatable_names() -> Iterator[None]:
-    """XLA asks its cache by name too, and TensorFlow's names count the tensors before: a job that loads a checkpoint
-    first would find nothing."""
+    """Name functions alike in each job: XLA asks its cache by name too, and TensorFlow's names count tensors.
+
+    A job that loads a checkpoint first would find nothing.
+    """
     module = sys.modules.get(CONCRETE)
     held = getattr(module, NAMING, None)
     if held is None:
@@ -184,5 +186,5 @@ def repeatable_names() -> Iterator[None]:
 
 
 def numbered_name(name: str) -> str:
-    """The zero keeps it apart from TensorFlow's own numbers."""
+    """Begin the number with a zero, which keeps it apart from TensorFlow's own."""
     return f"__inference_{name}_0{next(_numbers[name])}"

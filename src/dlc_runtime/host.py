@@ -22,7 +22,8 @@ def usable(groups: str = GROUPS) -> float:
 
 
 def _quota(groups: str) -> float | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):  # version 2; the first word is `max` without a quota
+    # Version 2; the first word is `max` without a quota.
+    with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"{groups}/cpu.max") as file:
             words = file.read().split()
         return int(words[0]) / int(words[1])

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 FOLDER, GIGABYTES = "DLC_COMPILE_CACHE", "DLC_COMPILE_CACHE_GB"
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
-CHOSEN = "DLC_COMPILE_CACHE_CHOSEN"  # by a parent process: its children use the same
+# Set by a parent process: its children use the same folder.
+CHOSEN = "DLC_COMPILE_CACHE_CHOSEN"
 DEFAULT_GIGABYTES = 10.0
 PROBE = 1 << 20  # bytes that must be writable
 GIB = 1 << 30
@@ -48,7 +49,8 @@ def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
         log(text)
     if held["folder"]:
         environ[INDUCTOR] = environ[CHOSEN] = held["folder"]
-        environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")  # torch 2.3 and 2.4 have it off
+        # It is off in torch 2.3 and 2.4.
+        environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
         hold_lock(held["folder"])
         atexit.register(cache_digests.note_digests, held["folder"])
     return held
@@ -138,7 +140,8 @@ def subfolders(folder: str) -> list[str]:
         return []
 
 
-LOCK = ".in-use"  # shared by the processes that use a subfolder; who deletes there has it alone
+# Shared by the processes that use a subfolder; who deletes there has it alone.
+LOCK = ".in-use"
 _held: list[int] = []  # until the process ends
 
 
@@ -152,7 +155,8 @@ def hold_lock(folder: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         _held.append(lock)
         os.utime(lock)
-    except OSError:  # somebody deletes: what goes is compiled again
+    except OSError:
+        # Somebody deletes: what goes is compiled again.
         os.close(lock)
 
 

@@ -9,7 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NAME = "digests"  # a line for each file, appended, of which the last counts: digest, stamp, path
+# A line for each file, appended, of which the last counts: digest, stamp, path.
+NAME = "digests"
 GONE = "-"  # in place of a digest
 CHUNK = 1 << 20  # bytes
 
@@ -94,7 +95,8 @@ def append_lines(folder: str, lines: list[tuple[str, str, str]]) -> None:
         return
     try:
         with open(os.path.join(folder, NAME), "a", encoding="utf-8") as stream:
-            stream.write("\n")  # after a line that a full disk has cut
+            # A full disk may have cut the line before.
+            stream.write("\n")
             stream.write("".join(f"{found} {stamp or GONE} {path}\n" for found, stamp, path in lines))
     except OSError:
         return

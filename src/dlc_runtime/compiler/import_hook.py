@@ -56,7 +56,8 @@ class TorchFinder:
 
 def start_session() -> None:
     try:
-        name = SESSIONS.get(requested_compiler(), SESSIONS["inductor"])  # which says what is wrong with another value
+        # Inductor's session says what is wrong with another value.
+        name = SESSIONS.get(requested_compiler(), SESSIONS["inductor"])
         __import__(name)
         sys.modules[name].start()
     except Exception as fault:

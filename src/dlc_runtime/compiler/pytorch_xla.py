@@ -74,7 +74,8 @@ class Session:
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
         if self.failed or torch.compiler.is_compiling():
             return
-        if os.getpid() != self.process:  # forked: the parent's steps are not ours
+        # After a fork the parent's steps are not ours.
+        if os.getpid() != self.process:
             self.reset()
         if self._primary() is None:
             self._primary = weakref.ref(optimizer)

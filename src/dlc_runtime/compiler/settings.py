@@ -11,7 +11,8 @@ BACKENDS = (INDUCTOR, XLA, OFF)
 AUTO, DEFAULT = "auto", "default"
 MODES = (AUTO, DEFAULT, "cuda-graphs", "regional", "max")
 NORMAL, MOST = "normal", "max"  # effort
-BUDGET = (60.0, 0.05)  # seconds, share of the job so far; the larger counts
+# Seconds and share of the job so far; the larger counts.
+BUDGET = (60.0, 0.05)
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 REPORT = "/opt/ml/output/data/compiler"
 
@@ -27,7 +28,7 @@ class Settings(NamedTuple):
     debug_mib: int = 500
     mode: str = AUTO
     effort: str = NORMAL
-    read_budget: tuple[float, float] = BUDGET
+    budget: tuple[float, float] = BUDGET
     same_random: bool = False
     tf32: bool = False
     optimizer: bool = True  # fused steps

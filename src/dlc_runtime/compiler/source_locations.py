@@ -57,8 +57,10 @@ def find_create_graph_around(thread: int = 0) -> str:
     return ""
 
 
-seen_create_graph: set[str] = set()  # those that have run, so that it is known which modules they differentiate
-_create_graph: dict[int, tuple[CodeType, str]] = {}  # by id, of codes that this keeps alive: hashing a code takes long
+# Lines that have run: it is known which modules they differentiate.
+seen_create_graph: set[str] = set()
+# Key: id of a code, which this keeps alive: hashing a code takes long.
+_create_graph: dict[int, tuple[CodeType, str]] = {}
 
 
 def find_create_graph_in(code: CodeType) -> str:
@@ -71,7 +73,8 @@ def find_create_graph_in(code: CodeType) -> str:
 
 def search_create_graph(code: CodeType) -> str:
     if not any(isinstance(names, tuple) and "create_graph" in names for names in code.co_consts):
-        return ""  # no call has an argument of that name
+        # No call has an argument of that name.
+        return ""
     lines = sorted({line for _, line in dis.findlinestarts(code) if line})
     found = (line for line in lines if CREATE_GRAPH.match(linecache.getline(code.co_filename, line)))
     return next((f"{code.co_filename}:{line}" for line in found), "")

@@ -32,7 +32,8 @@ class PyTorchXlaRecord(Record):
         self._metrics = Metrics()
         self._settled = False  # a step compiled nothing
         self._known: list[Shapes] = []
-        self._new: tuple[Shapes, Shapes] = ((), ())  # of the step before and of this one: shapes not seen earlier
+        # Shapes not seen earlier, of the step before and of this step.
+        self._new: tuple[Shapes, Shapes] = ((), ())
 
     def after_step(self, metrics: Metrics, shapes: Shapes, where: dict[str, Any]) -> tuple[str, list[str]]:
         """Return the step's phase, and warnings. `shapes`: of the tensors that the step's first module was given."""
@@ -62,7 +63,8 @@ class PyTorchXlaRecord(Record):
         )
 
     def _add_operation(self, name: str, where: dict[str, Any]) -> str:
-        if name == VALUE_READ:  # each script logs its loss now and then
+        # Each script logs its loss now and then.
+        if name == VALUE_READ:
             self.notes.append(WAITS)
             return ""
         return self.add_fallback({**where, "function": name}, "no lowering", NO_LOWERING)
@@ -87,13 +89,15 @@ class Metrics(NamedTuple):
     compiled: int = 0  # graphs
     cached: int = 0  # graphs that were there already
     seconds: float = 0.0  # of compiling
-    fallbacks: tuple[str, ...] = ()  # operations that XLA does not have, which run on the CPU
+    # Operations that XLA does not have, which run on the CPU.
+    fallbacks: tuple[str, ...] = ()
 
 
 def read_metrics(source: Any) -> Metrics:
     """Read `source`, the module torch_xla.debug.metrics. What it does not have yet reads as nothing."""
     names = list(source.counter_names())
-    time = source.metric_data(TIME)  # how often, nanoseconds in all, the latest ones
+    # How often, nanoseconds in all, the latest ones.
+    time = source.metric_data(TIME)
     return Metrics(
         compiled=counter_value(source, COMPILED, names),
         cached=counter_value(source, CACHED, names),

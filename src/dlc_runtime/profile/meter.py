@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEPT = 10000  # steps for the median
-FEW = 50  # parts of one batch whose bytes are counted
-MOST_INNER = 2  # batches of another loader within one step; more are a loop of their own, such as an evaluation
+# Parts of one batch whose bytes are counted.
+FEW = 50
+# Batches of another loader within one step; more are a loop of their own, such as an evaluation.
+MOST_INNER = 2
 
 
 class Clock:
@@ -31,9 +33,11 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         compilations: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.settle = settle  # waits until the accelerator has done what it was given
+        # Waits until the accelerator has done what it was given.
+        self.settle = settle
         self.now = now
-        self.compilations = compilations  # a number that changes when something is compiled
+        # A number that changes when something is compiled.
+        self.compilations = compilations
         self.waited = 0.0
         self.waits = 0
 
@@ -48,9 +52,11 @@ class Meter:
         self.in_process = Fetches()
         self.workers: set[int] = set()
         self.most_workers = 0
-        self.parallel: bool | None = None  # whether the loader prepares several batches at a time; None: unknown
+        # Whether the loader prepares several batches at a time; None: unknown.
+        self.parallel: bool | None = None
         self._steps: deque[float] = deque(maxlen=KEPT)
-        self.steps = self.compiled_steps = 0  # that count, and that do not: in these something was compiled
+        # Steps that count, and steps in which something was compiled, which do not.
+        self.steps = self.compiled_steps = 0
         self._compilations = 0
         self._asked = self._got = 0.0
         self._fresh = True
@@ -60,7 +66,8 @@ class Meter:
 
     def ask(self, *, settled: bool = False) -> None:
         """Note that the loop wants a batch. With `settled` the accelerator has already done the step."""
-        if self._pending:  # the last one was not there: an iteration ended inside of a graph
+        # The last one was not there: an iteration ended inside of a graph.
+        if self._pending:
             self.leave()
         self._pending = True
         if not self._fresh and not settled:
@@ -134,7 +141,8 @@ def batch_bytes(value: Any, left: int = FEW) -> int:
     return 0
 
 
-FOLDER = "DLC_PROFILE_FETCHES"  # set for workers that are started anew
+# Set for workers that are started anew.
+FOLDER = "DLC_PROFILE_FETCHES"
 LAYOUT = struct.Struct("qddd")
 
 

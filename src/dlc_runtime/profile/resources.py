@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
-OWN_GROUP = 0.9  # of what the host worked: a container that took more is the host, or has it for itself
+# Share of the host's work: a container that took more is the host, or has it for itself.
+OWN_GROUP = 0.9
 
 
 def _number(path: str) -> int:
@@ -59,7 +60,8 @@ def _processes() -> tuple[dict[int, int], dict[int, float]]:
 
 def _process(pid: int) -> tuple[int, float]:
     with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()  # a program's name may hold spaces and parentheses
+        # A program's name may hold spaces and parentheses.
+        fields = file.read().rpartition(")")[2].split()
     return int(fields[1]), sum(int(field) for field in fields[11:15]) / TICKS
 
 
@@ -147,7 +149,8 @@ class Gpus:
 
     def __init__(self, command: tuple[str, ...] = QUERY) -> None:
         self._lock = threading.Lock()
-        self._sums: dict[str, tuple[int, float, float, str]] = {}  # index -> samples, use, most memory, name
+        # Index -> samples, use, most memory, name.
+        self._sums: dict[str, tuple[int, float, float, str]] = {}
         self._child = None
         with contextlib.suppress(OSError):
             self._child = subprocess.Popen(
@@ -161,7 +164,8 @@ class Gpus:
         child = self._child
         for line in child.stdout if child is not None and child.stdout is not None else ():
             index, *rest = (field.strip() for field in line.split(",", 3))
-            with contextlib.suppress(ValueError):  # `[N/A]` of a GPU that does not say
+            # `[N/A]` of a GPU that does not say.
+            with contextlib.suppress(ValueError):
                 use, memory, name = float(rest[0]), float(rest[1]), rest[2]
                 with self._lock:
                     samples, total, most, _ = self._sums.get(index, (0, 0.0, 0.0, ""))
@@ -190,9 +194,12 @@ class Gpus:
 
 
 KIB = 1024
-NO_LIMIT = 1 << 60  # version 1 of the control groups writes a number near 2**63 where there is no limit
-RESET_PEAK = "5"  # in clear_refs: the kernel begins to look for the highest resident size again
-OWN = ("Pss_Anon", "Pss_Shmem", "SwapPss")  # of smaps_rollup: what is shared counts by its part
+# Version 1 of the control groups writes a number near 2**63 where there is no limit.
+NO_LIMIT = 1 << 60
+# In clear_refs: the kernel begins to look for the highest resident size again.
+RESET_PEAK = "5"
+# Fields of smaps_rollup: shared memory counts by its part.
+OWN = ("Pss_Anon", "Pss_Shmem", "SwapPss")
 
 
 class Framework:

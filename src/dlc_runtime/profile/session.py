@@ -52,7 +52,8 @@ class Session:
         self.folder = tempfile.mkdtemp(prefix="dlc-profile-")
         os.environ[meters.FOLDER] = self.folder
         self._clock = Clock(framework.settle, compilations=framework.compilations)
-        self._meters: dict[int, tuple[Any, Meter]] = {}  # with what they measure, so that no other gets its number
+        # Keep the measured object alive, so that its id is not used again.
+        self._meters: dict[int, tuple[Any, Meter]] = {}
         self._next = 8
         self._failed = False
         self._memory = Memory(framework)
@@ -62,7 +63,8 @@ class Session:
         atexit.register(self._end)
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None and multiprocessing.parent_process() is not None:
-            from multiprocessing.util import Finalize  # a forked child ends without atexit
+            # A forked child ends without atexit.
+            from multiprocessing.util import Finalize
 
             Finalize(None, self._end, exitpriority=0)
 
@@ -75,7 +77,8 @@ class Session:
         """Write after 8, 16, 32 ... steps, so that a job that is killed leaves a report too."""
         steps = self._main().steps
         given = self.framework.rank()
-        if given is not None:  # at the end its group may be gone
+        # The group may be gone at the end.
+        if given is not None:
             self._rank = given
         if steps and self.settings.ends and not self._marked:
             self._marked = True
@@ -118,7 +121,8 @@ class Session:
             with open(partial, "w") as file:
                 json.dump(value, file, indent=1)
             os.replace(partial, path)
-        except OSError as error:  # a full disk must not end the training
+        except OSError as error:
+            # A full disk must not end the training.
             if not self._failed:
                 log(f"no report in {self.settings.report}: {error}")
             self._failed = True

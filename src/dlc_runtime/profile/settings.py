@@ -18,12 +18,15 @@ LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK",
 class Settings(NamedTuple):
     on: bool = False
     report: str = f"{BASE}/output/data/profile"
-    steps: int = 200  # measured, then the script runs on without
-    skip: int = 3  # first steps, which also prepare and compile
+    # Measured, then the script runs on without.
+    steps: int = 200
+    # First steps, which also prepare and compile.
+    skip: int = 3
     rank: int = 0
     local_rank: int = 0
     ranks: int = 1
-    ends: bool = False  # the script too, once enough is measured: with exit code 0, and nothing is saved
+    # The script too, once enough is measured: with exit code 0, and nothing is saved.
+    ends: bool = False
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 LOOP = "_dlc_profile_loop"
 MOST_PARTS = 1000  # of a pipeline
-_first: dict[str, bool] = {}  # what is known of the first dataset: an iterator in a graph does not have its own
+# What is known of the first dataset: an iterator in a graph does not have its own.
+_first: dict[str, bool] = {}
 
 
 def patch(module: ModuleType) -> None:
@@ -77,7 +78,8 @@ class Loop:
     def __init__(self, session: Session, source: Any) -> None:
         self._session, self._meter = session, session.meter_of(source or self)
         self._meter.parallel = is_parallel(source) if source is not None else _first.get("parallel")
-        self._spent: float | None = None  # CPU seconds of the other threads when the last batch came
+        # CPU seconds of the other threads when the last batch came.
+        self._spent: float | None = None
 
     def ask(self, *, settled: bool = False) -> int:
         if not self._session.over:

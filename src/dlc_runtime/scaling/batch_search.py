@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STEPS = 5
-LAST = 2000  # characters of a trial's output that an error shows
+# Characters of a trial's output that an error shows.
+LAST = 2000
 KILLED = -9
 
 
@@ -96,7 +97,8 @@ def _trial(
 
 def _run(command: list[str], environ: dict[str, str], log: str, seconds: float) -> int | None:
     """Return the exit code; None if the time was over. All that it started ends: the next trial needs the memory."""
-    with open(log, "wb") as out:  # a pipe would stay open as long as what it started has it
+    # A pipe would stay open as long as what it started has it.
+    with open(log, "wb") as out:
         process = subprocess.Popen(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
@@ -110,7 +112,8 @@ def _run(command: list[str], environ: dict[str, str], log: str, seconds: float) 
         process.wait()
 
 
-FINE = 16  # a gap of a sixteenth of the batch that fits is not looked into: it is less than the margin
+# A gap of a sixteenth of the batch that fits is not looked into: it is less than the margin.
+FINE = 16
 
 
 def largest_that_fits(first: int, most: int, fits: Callable[[int], bool], fine: int = FINE) -> int:
@@ -132,7 +135,8 @@ def largest_that_fits(first: int, most: int, fits: Callable[[int], bool], fine: 
 
 
 def _next(good: int, bad: int, most: int) -> int:
-    if bad > most:  # nothing was too large so far
+    # Nothing was too large so far.
+    if bad > most:
         return min(2 * good, most)
     return (good + bad) // 2 if good else max(bad // 2, 1)
 

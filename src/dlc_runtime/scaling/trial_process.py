@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run `-m dlc_runtime.scaling.trial_process MODULE:FUNCTION BATCH STEPS LIMIT REPORT`; a LIMIT of 0 is none."""
     function, batch, steps, limit, report = sys.argv[1:]
-    if int(limit):  # what the process may write to; address space that is only reserved does not count
+    # What the process may write to; address space that is only reserved does not count.
+    if int(limit):
         resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
     module, _, name = function.partition(":")
     step: Any = getattr(import_module(module), name)

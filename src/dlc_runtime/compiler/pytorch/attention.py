@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 ATTENTION = torch.nn.functional.scaled_dot_product_attention
 PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-FULL, CAUSAL = "full", "causal"  # a mask that shows everything; one that shows what is not later
-MOST_MAKERS = 500  # operations that make the masks of a graph
+# A mask that shows everything; one that shows what is not later.
+FULL, CAUSAL = "full", "causal"
+# Operations that make the masks of a graph.
+MOST_MAKERS = 500
 # A graph that needed its masks this often, and in more than one of SHARE calls, is worth compiling with them.
 FEW, SHARE = 3, 10
 # What masks are made with. These operations change nothing and draw no random number, so they may run twice.
@@ -51,8 +53,10 @@ NOT_WRITES = frozenset(("and_", "or_", "not_", "is_"))  # of the module `operato
 class MaskUse:
     """How often masks that had been left out were needed, in this process."""
 
-    kept = False  # what is compiled from here on has its masks
-    told = False  # that masks could not be read
+    # From here on code is compiled with its masks.
+    kept = False
+    # Whether it was told that masks could not be read.
+    told = False
     left_out = calls = misses = 0
 
     @classmethod
@@ -133,7 +137,8 @@ def without_masks(graph: GraphModule, inputs: Sequence[Any], compiled: Callable[
 def try_find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
     try:
         return find_masks(graph, inputs)
-    except Exception as fault:  # of operations that run nowhere but in a graph
+    except Exception as fault:
+        # Some operations run nowhere but in a graph.
         if not MaskUse.told:
             MaskUse.told = True
             first = str(fault).partition("\n")[0]
@@ -162,8 +167,10 @@ class Masks:
     def __init__(self, part: GraphModule, kinds: list[str], attentions: dict[Node, str], depends: list[int]) -> None:
         self.attentions = attentions
         self._part, self._kinds = part, kinds
-        self._on_tensors = depends  # inputs that the masks are made of
-        self._of_sizes: dict[tuple[int, ...], bool] = {}  # answers, where masks are made of sizes alone
+        # Inputs that the masks are made of.
+        self._on_tensors = depends
+        # Answers by size, if masks are made of sizes alone.
+        self._of_sizes: dict[tuple[int, ...], bool] = {}
 
     def hide_nothing(self, inputs: Sequence[Any]) -> bool:
         if self._on_tensors:
@@ -258,7 +265,8 @@ def storage_of(node: Node) -> Any:
 def concrete_value(value: Any) -> Any:
     """Return a graph's input to run its part with; None for a parameter, or for no plain tensor."""
     if isinstance(value, torch.SymInt):
-        return getattr(value.node, "hint", None)  # reading it otherwise would make the graph one of this size
+        # Reading it otherwise would make the graph one of this size.
+        return getattr(value.node, "hint", None)
     is_read = not isinstance(value, torch.Tensor) or (type(value) is torch.Tensor and not value.requires_grad)
     return value if is_read else None
 
@@ -289,7 +297,8 @@ def drop_mask(attention: Node, kind: str) -> None:
 
 # -- reading masks ----------------------------------------------------------------------------------------------------
 
-_last: list[Any] = []  # the mask that was read last, its version, and its answers: all blocks of a model get one mask
+# The mask that was read last, its version, and its answers: all blocks of a model get one mask.
+_last: list[Any] = []
 
 
 def has_kind(mask: torch.Tensor, kind: str) -> bool:
@@ -318,7 +327,8 @@ def compute_kind(mask: torch.Tensor, kind: str) -> bool:
     if kind == FULL:
         return bool(mask.all())
     queries, keys = mask.shape[-2:]
-    if queries != keys:  # is_causal counts from the first key
+    # is_causal counts from the first key.
+    if queries != keys:
         return False
     causal = torch.ones(queries, keys, dtype=torch.bool, device=mask.device).tril()
     return bool(torch.equal(mask, causal.expand_as(mask)))

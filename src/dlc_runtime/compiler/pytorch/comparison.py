@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 # Largest difference of a tensor, as a share of its largest value. float32 is that of GPUs, whose convolutions round.
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-DRAWS = 3  # of a module with random numbers, to see how far they spread its results
-SPREAD, RANDOM_TOLERANCE = 10.0, 0.05  # beyond the draws: times their spread, and a share of the value
+# A module with random numbers runs so often, to see how far they spread its results.
+DRAWS = 3
+# Allowed beyond the draws: times their spread, and a share of the value.
+SPREAD, RANDOM_TOLERANCE = 10.0, 0.05
 PLAIN = (int, float, str, bool, type(None))
 
 
@@ -79,7 +81,8 @@ class ModuleState:
         for part, buffers, plain in self._parts:
             for name, held, value in buffers:
                 if not torch.equal(held, value):
-                    held.data.copy_(value)  # a graph that still needs its backward does not count this as a change
+                    # A graph that still needs its backward does not count this as a change.
+                    held.data.copy_(value)
                 part._buffers[name] = held
             held_now = vars(part)
             held_now.update((name, value) for name, value in plain.items() if held_now.get(name) is not value)

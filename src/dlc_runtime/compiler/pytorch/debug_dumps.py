@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 FOLDER = "debug"  # below the report's
 TRACE, GRAPHS, PAGES = "trace", "torch_compile_debug", "pages"
-RENDERED = 8  # ranks of a host whose trace becomes pages
+# Ranks of a host whose trace becomes pages.
+RENDERED = 8
 SECONDS = 60  # for that; only a bound
 MIB = 1 << 20
 CONTENT = f"""\
@@ -54,7 +55,8 @@ def request_dumps(environ: MutableMapping[str, str], report: str) -> None:
     environ.setdefault("TORCH_TRACE", os.path.join(folder, TRACE))
     environ.setdefault("TORCH_COMPILE_DEBUG", "1")
     environ.setdefault("TORCH_COMPILE_DEBUG_DIR", folder)
-    environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # what comes from a cache leaves no dump
+    # What comes from a cache leaves no dump.
+    environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
 
 
 class Dumps:
@@ -99,7 +101,8 @@ def stop_dumping() -> None:
     from torch._logging import _internal as logs
 
     config.trace.enabled = False
-    trace_log: Any = getattr(logs, "trace_log", None)  # torch traces where it has a handler
+    # A handler makes torch trace.
+    trace_log: Any = getattr(logs, "trace_log", None)
     for handler in list(getattr(trace_log, "handlers", ())):
         trace_log.removeHandler(handler)
 

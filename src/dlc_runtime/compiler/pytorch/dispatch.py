@@ -37,19 +37,26 @@ class Dispatch:
     way = WAYS[EAGER]
     choosing = False  # by measuring
     strict = False  # what fails ends the job
-    step = 0  # how often a step has ended
-    failed = ""  # why the way cannot be used; whoever chose it reads it after a step
-    memory = 0  # bytes of the device at the end of a forward, the most since it was set to 0
-    compared: ClassVar[dict[str, str]] = {}  # by way: how its results were compared with eager's
+    # How often a step has ended.
+    step = 0
+    # Why the way cannot be used; whoever chose it reads it after a step.
+    failed = ""
+    # Bytes of the device at the end of a forward, the most since it was set to 0.
+    memory = 0
+    # Way -> how its results were compared with eager's.
+    compared: ClassVar[dict[str, str]] = {}
     every: ClassVar[weakref.WeakSet[Dispatch]] = weakref.WeakSet()
 
     def __init__(self, module: torch.nn.Module, name: str, compile_call: Compile) -> None:
-        self._module = weakref.ref(module)  # a cycle would keep a deleted model's memory until the next collection
+        # A cycle would keep a deleted model's memory until the next collection.
+        self._module = weakref.ref(module)
         self.name, self._compile = name, compile_call
-        self._mode = module.training  # in which it is trained: some scripts train in eval()
+        # The mode in which it is trained: some scripts train in eval().
+        self._mode = module.training
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._accepted: set[str] = set()
-        self._gradients_of = 0  # the step in which the gradients were last looked at
+        # The step in which the gradients were last looked at.
+        self._gradients_of = 0
         Dispatch.every.add(self)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -68,7 +75,8 @@ class Dispatch:
         return output
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # a pickled or copied module is an eager one, and needs nothing of ours to be read
+        # A pickled or copied module is an eager one, and needs nothing of ours to be read.
+        return type(None), ()
 
     def attempt(
         self,
@@ -100,7 +108,8 @@ class Dispatch:
             self.release(way.name)
             torch.cuda.empty_cache()
         state.restore()
-        output = run_eager(lambda: eager(*arguments, **named))  # the script's own exception is no fault of the way
+        # The script's own exception is no fault of the way.
+        output = run_eager(lambda: eager(*arguments, **named))
         Dispatch.failed, Dispatch.way = reason, WAYS[EAGER]
         return output
 

@@ -55,12 +55,15 @@ def configure(settings: Settings) -> None:
 
     config.suppress_errors = not settings.strict
     if hasattr(config, "skip_nnmodule_hook_guards"):
-        config.skip_nnmodule_hook_guards = False  # else a hook added later is silently never called
+        # Else a hook added later is silently never called.
+        config.skip_nnmodule_hook_guards = False
     import torch._functorch.config as functorch
 
     if hasattr(functorch, "donated_buffer"):
-        functorch.donated_buffer = False  # else a backward with retain_graph=True fails, which runs eager
-    if hasattr(config, "ignore_logger_methods"):  # else a graph is cut in two at what the eager steps have said once
+        # Else a backward with retain_graph=True fails, which runs eager.
+        functorch.donated_buffer = False
+    # Else a graph is cut in two at what the eager steps have said once.
+    if hasattr(config, "ignore_logger_methods"):
         config.ignore_logger_methods = {*config.ignore_logger_methods, *log_once_methods()}
     limit = getattr(dynamo_utils(), "set_compilation_metrics_limit", None)
     if limit is not None:
@@ -185,9 +188,11 @@ class PyTorchRecord(Record):
     def __init__(self) -> None:
         super().__init__()
         self.places: dict[str, tuple[str, int]] = {}
-        self._frames: dict[str, tuple[str, str, int]] = {}  # what Dynamo's numbers of functions stand for
+        # What Dynamo's numbers of functions stand for.
+        self._frames: dict[str, tuple[str, str, int]] = {}
         self._parameters: dict[str, list[str]] = {}
-        self._failures: dict[tuple[str, str, int], set[str]] = {}  # type and line, or reason -> functions
+        # Type and line, or reason -> functions.
+        self._failures: dict[tuple[str, str, int], set[str]] = {}
 
     def add_module(self, module: torch.nn.Module) -> str:
         """Return the name of the module's compiled function."""
@@ -224,7 +229,8 @@ class PyTorchRecord(Record):
         failed = self._failures.setdefault((item.failure_type, *(failed_at if failed_at[0] else (reason, 0))), set())
         name = module_name_of(where["function"])
         if failed and (name not in self.places or name in failed):
-            return ""  # Dynamo tries each part of what failed as a whole
+            # Dynamo tries each part of what failed as a whole.
+            return ""
         failed.add(name)
         return self.add_fallback(where, item.failure_type, reason, failed_at)
 
@@ -232,7 +238,8 @@ class PyTorchRecord(Record):
         """Find the function by Dynamo's number: a record of giving up holds nothing else."""
         frame = item.id.partition("/")[0]
         if item.function:
-            resumed = RESUMED.fullmatch(item.function)  # what follows a graph break in a function
+            # The function goes on after a graph break.
+            resumed = RESUMED.fullmatch(item.function)
             name, line = (resumed[1], int(resumed[2])) if resumed else (item.function, item.line)
             self._frames[frame] = (name, *self.places.get(module_name_of(name), (item.file, line)))
         function, file, line = self._frames.get(frame, ("", "", 0))
@@ -243,7 +250,8 @@ class PyTorchRecord(Record):
         cause = cause_of(item.cause)
         names = dict(enumerate(self._parameters.get(module_name_of(where["function"]), ())))
         if module_name_of(where["function"]) not in self.places:
-            remedy = cause.remedy if is_user_code(where["file"]) else ""  # no user can change a library's function
+            # No user can change a library's function.
+            remedy = cause.remedy if is_user_code(where["file"]) else ""
             return cause._replace(text=cause.text + self._line(item.cause), remedy=remedy)
         text = re.sub(r"\barguments\[(\d+)\]", lambda found: names.get(int(found[1]), found[0]), cause.text)
         text = re.sub(r"\bnamed\['(\w+)'\]", r"\1", text)

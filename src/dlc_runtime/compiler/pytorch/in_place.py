@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.settings import Settings
 
 
-COMPILED = "_compiled_call_impl"  # the attribute that torch calls in place of a module's forward and hooks
+# The attribute that torch calls in place of a module's forward and hooks.
+COMPILED = "_compiled_call_impl"
 
 
 def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
@@ -151,9 +152,12 @@ def note_failed_backward(fault: Exception) -> None:
     log(f"{way}: {Dispatch.failed}")
 
 
-FUSED = (SGD, Adam, AdamW)  # of these torch has a fused step on CPUs
-OURS = 1  # counts as True for torch; `is` tells it from a True that the script has set
-FUSED_TOLERANCE = 1e-5  # of a tensor's largest value, after one step
+# Torch has a fused step of these on CPUs.
+FUSED = (SGD, Adam, AdamW)
+# It counts as True for torch; `is` tells it from a True that the script has set.
+OURS = 1
+# Share of a tensor's largest value, after one step.
+FUSED_TOLERANCE = 1e-5
 MOST_PAIRS, TRIAL_SECONDS = 12, 1.0
 MOST_BYTES = 1 << 30  # to copy
 

@@ -44,7 +44,8 @@ class Selection:
         self.chosen: list[torch.nn.Module] = []
         self.eager_reasons: list[EagerReason] = []
         self.wrappers: list[torch.nn.Module] = []  # DistributedDataParallel around what is chosen
-        self.batches: list[list[str]] = []  # of each root of what is chosen
+        # Shapes and formats of each chosen root.
+        self.batches: list[list[str]] = []
 
     def wrap(self, module: torch.nn.Module) -> None:
         if module is not unwrap_ddp(module):
@@ -57,7 +58,8 @@ def select_modules(watch: Watch) -> Selection:
         if next(root.module.parameters(), None) is None:
             continue  # a loss function
         if is_compiled_by_us(unwrap_ddp(root.module)):
-            continue  # compiled before, by the process that this one was forked from
+            # Compiled before, by the process that this one was forked from.
+            continue
         reason = reason_for_eager(root, watch)
         if reason:
             selection.eager_reasons.append(reason)
@@ -191,7 +193,8 @@ class UserCompileListener:
 
 
 MOST_WATCHED = 8  # parameters of a module
-UPDATES = 2  # one may be the loading of a checkpoint
+# One change may be the loading of a checkpoint.
+UPDATES = 2
 
 
 class HandUpdates:
@@ -218,7 +221,8 @@ class HandUpdates:
 
 
 NO_BACKWARD = -1
-MOST_OUTPUTS = 32  # tensors of one output that are watched for a second backward
+# Tensors of one output that are watched for a second backward.
+MOST_OUTPUTS = 32
 
 
 class RootModule:
@@ -228,16 +232,20 @@ class RootModule:
         self.module = module
         self.with_gradients = False
         self.twice = False  # its backward was itself differentiated
-        self.batch: list[str] = []  # what went in and came out of its first call with gradients, and its autocast
-        self.create_graph = ""  # file and line in a function that calls it
+        # Inputs and outputs of its first call with gradients, and its autocast.
+        self.batch: list[str] = []
+        # File and line in a function that calls it.
+        self.create_graph = ""
         self.thread = threading.get_ident()
         self.by_hand = HandUpdates(module)
 
     def note_backward(self, _gradient: torch.Tensor) -> None:
         self.by_hand.backward = True
-        if torch.is_grad_enabled():  # in a backward: only with create_graph=True
+        # In a backward this is so with create_graph=True only.
+        if torch.is_grad_enabled():
             self.twice = True
-            seen_create_graph.add(find_create_graph_around(self.thread))  # the backward may run in a thread of its own
+            # The backward may run in a thread of its own.
+            seen_create_graph.add(find_create_graph_around(self.thread))
 
 
 class Watch:
@@ -245,7 +253,8 @@ class Watch:
         self.fail = fail
         self.noticed_by_hand = by_hand
         self.roots: dict[int, RootModule] = {}
-        self.stepped = IdentitySet()  # parameters of the optimizers that stepped
+        # Parameters of the optimizers that stepped.
+        self.stepped = IdentitySet()
         self.autocast = False  # some module ran in it
         self._thread = threading.local()
         self._handles: list[Any] = []
@@ -292,17 +301,20 @@ class Watch:
         if torch.compiler.is_compiling():
             return
         stack = self._stack()
-        while stack and stack.pop() is not module:  # a module that raised before it was entered in full
+        # A module that raised before it was entered in full.
+        while stack and stack.pop() is not module:
             pass
         root = self.roots.get(id(stack[0] if stack else module))
-        if root is not None:  # also of its parts: a forward may differentiate what they return
+        # Outputs of parts count too: a forward may differentiate them.
+        if root is not None:
             if not stack and not root.batch and torch.is_grad_enabled():
                 root.batch = [*describe_tensors(arguments), *describe_tensors(output), *map(str, autocast_formats())]
             self._watch_backward(root, output)
 
     def _watch_backward(self, root: RootModule, output: Any) -> None:
         if torch._C._get_tracing_state() is not None or torch._C._functorch.peek_interpreter_stack() is not None:
-            return  # what is traced or transformed is no training
+            # What is traced or transformed is no training.
+            return
         for leaf in torch.utils._pytree.tree_flatten(output)[0][:MOST_OUTPUTS]:
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
                 leaf.register_hook(root.note_backward)
@@ -330,7 +342,8 @@ def is_inner_step() -> bool:
     frame, step = sys._getframe(), None
     while (outer := frame.f_back) is not None:
         frame = outer
-        if frame.f_globals is vars(optimizers):  # torch's own function around each step, which calls our hook
+        # This is torch's own function around each step; it calls our hook.
+        if frame.f_globals is vars(optimizers):
             if frame.f_code is step:
                 return True
             step = step or frame.f_code

@@ -47,7 +47,8 @@ class Progress:
             dynamo.listen_to_compiling(self._begin, self._end)
 
     def _begin(self, *_arguments: Any) -> None:
-        if os.getpid() != self._process:  # forked: the child has a progress of its own
+        # A forked child has a progress of its own.
+        if os.getpid() != self._process:
             return
         self._record.compiling = [{"function": CalledModule.name, "seconds": 0.0}]
         if self._step_ended is None:

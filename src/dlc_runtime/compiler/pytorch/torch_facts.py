@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.settings import Settings
 
 GIGA = 1e9
-HAVE_TF32 = (8, 0)  # compute capability of the first GPUs with it
-SECONDS_BETWEEN = 1.0  # samples of a GPU's use: the driver's own are means over at most that
+# Compute capability of the first GPUs with it.
+HAVE_TF32 = (8, 0)
+# Time between samples of a GPU's use: the driver's own are means over at most that.
+SECONDS_BETWEEN = 1.0
 TF32_IS_OFF = (
     "float32: this GPU could multiply matrices in TF32, which keeps 10 bits of the mantissa in place of 23; "
     "DLC_COMPILER_TF32=1 lets it (what it would win was not measured)"
@@ -67,7 +69,8 @@ class Gpu:
         try:
             library = self._library or ctypes.CDLL("libnvidia-ml.so.1")
             uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
-        except (OSError, AttributeError):  # AttributeError: a torch that does not tell which GPU it is
+        except (OSError, AttributeError):
+            # AttributeError: a torch that does not tell which GPU it is.
             return None
         refused = library.nvmlInit_v2() or library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self._device))
         return None if refused else library
@@ -164,7 +167,8 @@ def skip_needless_headers() -> None:
 
     @functools.wraps(original, assigned=())
     def precompiled_header(*arguments: Any, **named: Any) -> Any:
-        source = sys._getframe(1).f_locals.get("main_path")  # of whom asks for the header
+        # The caller asks for the header of this file.
+        source = sys._getframe(1).f_locals.get("main_path")
         if isinstance(source, str) and os.path.exists(f"{os.path.splitext(source)[0]}.so"):
             return ""  # compiles nothing
         return original(*arguments, **named)

@@ -21,7 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-MOST_MEMORY = 0.9  # of the GPU's: a way that needs more would break the job at the next longer batch
+# Share of the GPU's memory: a way that needs more would break the job at the next longer batch.
+MOST_MEMORY = 0.9
 
 
 class Turns:
@@ -163,7 +164,8 @@ class Agreement:
                 delete_answers(store, str(self._number - 1), size)
             store.wait([key], WAIT)
             answer = json.loads(store.get(key))
-        except Exception:  # the store's errors differ by version, and all mean the same here
+        except Exception:
+            # The store's errors differ by version, and all mean the same here.
             return None
         return Result(*answer) if answer is not None else None
 
@@ -228,7 +230,8 @@ def slowest_of_ranks(store: Any, key: str, size: int) -> Result | None:
         store.wait(names, WAIT)
         return slowest(Result(*json.loads(store.get(name))) for name in names)
     except Exception:
-        return None  # the others get this answer, and wait no longer
+        # The others get this answer, and wait no longer.
+        return None
 
 
 def delete_answers(store: Any, key: str, size: int) -> None:
@@ -263,5 +266,6 @@ def horovod_of_ranks() -> Any:
     horovod = sys.modules.get("horovod.torch")
     try:
         return horovod if horovod is not None and horovod.is_initialized() and horovod.size() > 1 else None
-    except Exception:  # a build of Horovod without this
+    except Exception:
+        # A build of Horovod without this.
         return None

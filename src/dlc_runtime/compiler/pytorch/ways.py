@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.settings import Settings
 
 INDUCTOR, CUDA_GRAPHS, REGIONAL, MAX = "inductor", "cuda-graphs", "regional", "max"
-MOST_UNIQUE = 3  # blocks alike up to here are compiled with the rest
+# Blocks alike up to here are compiled with the rest.
+MOST_UNIQUE = 3
 
 
 class Way(NamedTuple):
     name: str
-    options: Mapping[str, Any] = MappingProxyType({})  # of torch.compile, beside backend and dynamic
-    regional: bool = False  # each kind of repeated block is compiled once, and the rest runs eager
-    reuses_memory: bool = False  # the next call writes over what a call returned
+    # Options of torch.compile, beside backend and dynamic.
+    options: Mapping[str, Any] = MappingProxyType({})
+    # Each kind of repeated block is compiled once, and the rest runs eager.
+    regional: bool = False
+    # The next call writes over what a call returned.
+    reuses_memory: bool = False
 
 
 WAYS = {

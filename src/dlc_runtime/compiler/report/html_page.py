@@ -8,7 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MOST_CHARTS = 4  # ranks; all of them are in the table
+# Ranks with a chart; all of them are in the table.
+MOST_CHARTS = 4
 MOST_WARNINGS = 50
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 

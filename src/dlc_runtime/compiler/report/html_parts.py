@@ -18,7 +18,8 @@ Entry = dict[str, Any]
 class Column(NamedTuple):
     title: str
     text: Callable[[Entry], str]
-    value: Callable[[Entry], float] | None = None  # sorts by it; it is a number then
+    # Sorts by it; it is a number then.
+    value: Callable[[Entry], float] | None = None
 
 
 class Table(NamedTuple):

@@ -150,7 +150,8 @@ def read_ranks(folder: str) -> list[dict[str, Any]]:
             with open(path, encoding="utf-8") as stream:
                 record = json.load(stream)
         except (OSError, ValueError):
-            continue  # half a file, or not one of ours
+            # Half a file, or not one of ours.
+            continue
         if isinstance(record, dict) and isinstance(record.get("steps"), dict):
             records.append(record)
     return records
@@ -171,7 +172,8 @@ def write_text(path: str, text: str) -> None:
             os.unlink(partial)
 
 
-ENOUGH = 20  # steps, to say how fast they are
+# Fewest steps to say how fast they are.
+ENOUGH = 20
 
 
 def summary(report: dict[str, Any], path: str) -> str:
@@ -207,7 +209,8 @@ def speed_sentences(report: dict[str, Any]) -> list[str]:
     """Tell a speed-up only if it was measured in turns, with its interval."""
     steps, chosen = report["steps"], report.get("choosing") or {}
     eager, after = steps["eager"]["median_seconds"], steps["after"]["median_seconds"]
-    if after is not None and not steps["eager"]["steps"]:  # on XLA devices nothing runs eager
+    # On XLA devices nothing runs eager.
+    if after is not None and not steps["eager"]["steps"]:
         return [f"A step takes {seconds(after)}."]
     if chosen.get("words"):
         return [f"By measuring in turns: {chosen['words']}.", *break_even_sentences(report, chosen["way"])]

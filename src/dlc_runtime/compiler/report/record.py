@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.report.choosing import Choosing
 
 MOST = 500  # entries of each list
-FIRST_WARNING = 3  # recompilations of one function; then at each doubling
+# Recompilations of one function; then at each doubling.
+FIRST_WARNING = 3
 
 
 class Record:
@@ -28,12 +29,14 @@ class Record:
         self.breaks: dict[tuple[str, int, str], dict[str, Any]] = {}
         self.fallbacks: list[dict[str, Any]] = []
         self.gave_up: list[dict[str, Any]] = []
-        self.compiling: list[dict[str, Any]] = []  # at this moment, or when the job was stopped: function and seconds
+        # Function and seconds of what is compiled now, or was when the job was stopped.
+        self.compiling: list[dict[str, Any]] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.cache: dict[str, Any] = {}
         self.compile_seconds = 0.0
-        self.choosing: Choosing | None = None  # where the way is chosen by measuring
+        # None if the way is not chosen by measuring.
+        self.choosing: Choosing | None = None
         self._recompiled: dict[tuple[str, int, str], int] = {}
 
     def add_eager(self, module: str, reason: str, remedy: str = "") -> bool:
@@ -235,11 +238,14 @@ GUARDS = (
     guard("object", NAME + r" is (?!not )\S+$", "{what} is another object than when it was compiled", OTHER),
     guard("collection", r"^not " + NAME + "$", "{what} was empty when it was compiled, and is not", GROWING),
 )
-PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as Dynamo finds the parts of a module
-GLOBAL = re.compile(r"\b[GL]\[(['\"])(\w+)\1\]")  # variables of a module, and of a function
+# Dynamo's words for the parts of a module.
+PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+# Variables of a module, and of a function.
+GLOBAL = re.compile(r"\b[GL]\[(['\"])(\w+)\1\]")
 
 MODULE = re.compile(r"\b__import_\w+\.")  # that a variable is of
-STACK = re.compile(r"\b___stack\w*")  # what a function that a graph break has cut goes on with
+# What a function that a graph break has cut goes on with.
+STACK = re.compile(r"\b___stack\w*")
 
 
 def cause_of(reason: str) -> RecompileCause:

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 EAGER, WARM_UP, AFTER = "eager", "warm_up", "after"
-KEPT = 512  # of the latest steps, for the median
-SETTLED = 20  # steps of a phase that are measured one by one on a GPU
-EVERY = 100  # and then one of so many: waiting for the GPU costs
+# Latest steps that the median is made of.
+KEPT = 512
+# Steps of a phase that are measured one by one on a GPU.
+SETTLED = 20
+# Later one step of so many is measured: waiting for the GPU costs.
+EVERY = 100
 
 
 class Phase:

@@ -15,9 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BAND = 0.03  # of the base way's speed: what lies within is no difference
-FEWEST_PAIRS = 6  # below, no interval of 95 % exists: one side of it is 1 of 2 ** 6
-TAIL = 0.025  # chance that the true ratio lies beyond one end of the interval
+# Share of the base way's speed: less is no difference.
+BAND = 0.03
+# With fewer no interval of 95 % exists: one side of it is 1 of 2 ** 6.
+FEWEST_PAIRS = 6
+# Chance that the true ratio lies beyond one end of the interval.
+TAIL = 0.025
 FASTER, SLOWER, SAME, UNDECIDED, TOO_FEW = "faster", "slower", "same", "undecided", "too few"
 
 
@@ -31,7 +34,8 @@ class Pair(NamedTuple):
 class Verdict(NamedTuple):
     """How many times as fast as the base way the other one is: `low` to `high` with 95 % of confidence."""
 
-    kind: str  # FASTER, SLOWER, SAME (as fast within the band), UNDECIDED or TOO_FEW
+    # FASTER, SLOWER, SAME (as fast within the band), UNDECIDED or TOO_FEW.
+    kind: str
     pairs: int
     low: Optional[float] = None  # noqa: UP045 - evaluated at run time, by Python 3.9 too
     high: Optional[float] = None  # noqa: UP045

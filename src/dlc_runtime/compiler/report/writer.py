@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
 LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
-SECONDS_BETWEEN = 10.0  # writes, while there are many compilations
+# Time between writes, while there are many compilations.
+SECONDS_BETWEEN = 10.0
 RUNNING, ENDED = "running", "ended"
 
 
@@ -53,7 +54,8 @@ class Writer:
         atexit.register(self._end)
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None and multiprocessing.parent_process() is not None:
-            from multiprocessing.util import Finalize  # a forked child ends without atexit
+            # A forked child ends without atexit.
+            from multiprocessing.util import Finalize
 
             Finalize(None, self._end, exitpriority=0)
         threading.Thread(target=self._write_now_and_then, name="dlc-compiler-report", daemon=True).start()
@@ -64,7 +66,8 @@ class Writer:
         self.open()
         compiled = len(self._record.graphs)
         news = compiled != self._compiled and time.monotonic() - self._written > SECONDS_BETWEEN
-        if not news and count & (count - 1):  # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends
+        # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends.
+        if not news and count & (count - 1):
             return False
         self._compiled = compiled
         self.write(with_page=news)
@@ -75,7 +78,8 @@ class Writer:
         try:
             merge.write_rank(self._settings.report, self._as_json(state))
             merge.merge_folder(self._settings.report, with_page)
-        except Exception as fault:  # a full disk must not end the training
+        except Exception as fault:
+            # A full disk must not end the training.
             if not self._failed:
                 self._failed = True
                 log(f"no report in {self._settings.report}: {fault}")
@@ -102,7 +106,8 @@ class Writer:
 
     def _as_json(self, state: str) -> dict[str, Any]:
         facts = self._facts()
-        self._rank = facts.pop("rank", self._rank)  # a script may end its group before we end
+        # A script may end its group before we end.
+        self._rank = facts.pop("rank", self._rank)
         record = self._record.as_json()
         notes = [*record["notes"], *facts.pop("notes", [])]
         return {

@@ -63,7 +63,8 @@ class Choices:
 
     def begin(self, trained: TrainedFunction, fingerprint: Callable[[], str]) -> None:
         """Begin to choose at the first step, which is measured too. `fingerprint`: of what the function computes."""
-        if self._folder and self._peers.count == 1:  # others may have kept another decision
+        # Others may have kept another decision.
+        if self._folder and self._peers.count == 1:
             trained.facts = facts_of(trained, fingerprint())
         kept = cache.read_decision(self._folder, trained.facts) if trained.facts else ("", "")
         budget = Budget(*self._settings.budget)
@@ -95,7 +96,8 @@ class Choices:
         way, reason = turns.choosing.way, turns.choosing.reason
         if way == EAGER:
             self._record.add_eager(trained.name, f"it runs without XLA: {reason}")
-        if self._record.choosing is not turns.choosing:  # the report has a table of one
+        # The report has a table of one.
+        if self._record.choosing is not turns.choosing:
             self._record.notes.append(f"{trained.name}: {turns.choosing.words()}")
         if trained.facts and turns.choosing.is_known():
             cache.write_decision(self._folder, trained.facts, way, reason)
@@ -105,7 +107,8 @@ class Choices:
 def is_initialized(horovod: Any) -> bool:
     try:
         return horovod is not None and bool(horovod.is_initialized())
-    except AttributeError:  # a build of Horovod without this
+    except AttributeError:
+        # A build of Horovod without this.
         return False
 
 
@@ -126,7 +129,8 @@ class HorovodPeers(tf_internals.Peers):
         told: list[str] = []
 
         def run() -> None:
-            with suppress(Exception):  # such as that another process has ended
+            # Another process may have ended.
+            with suppress(Exception):
                 told.extend(bytes(gather(tf.constant([*f"{text}\n".encode()], tf.uint8)).numpy()).decode().splitlines())
 
         thread = threading.Thread(target=run, name="dlc-choosing", daemon=True)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from dlc_runtime.compiler.report.record import RecompileCause
 
-MOST_BYTES = 256 << 20  # of one program that is read
+# Bytes of one program that are read.
+MOST_BYTES = 256 << 20
 TYPES = {1: "bool", 2: "int8", 4: "int32", 5: "int64", 10: "float16", 11: "float32", 12: "float64", 16: "bfloat16"}
 
 

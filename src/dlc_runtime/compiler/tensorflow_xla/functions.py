@@ -26,14 +26,20 @@ class TrainedFunction:
         self.training = self.random = False
         self.phase = BASELINE
         self.calls = self.compiled_calls = 0
-        self.compiled_anew = 0  # calls in which XLA compiled it again
-        self.ways: tuple[str, ...] = (CLUSTERS,)  # of XLA, in the order of trying
+        # Calls in which XLA compiled it again.
+        self.compiled_anew = 0
+        # Ways of XLA, in the order of trying.
+        self.ways: tuple[str, ...] = (CLUSTERS,)
         self.turns: Turns | None = None  # if it chooses
-        self.refused = ""  # why the way of the last call cannot be used
-        self.decided_at = 0  # the step after which a way was taken
-        self.facts: dict[str, Any] = {}  # on which a choice depends that is kept
+        # Why the way of the last call cannot be used.
+        self.refused = ""
+        # The step after which a way was taken.
+        self.decided_at = 0
+        # A kept choice depends on these.
+        self.facts: dict[str, Any] = {}
         self.states_no_xla = False
-        self.expects_trace = True  # nothing to report: the first one, and the one that compiling needs
+        # Nothing to report: the first one, and the one that compiling needs.
+        self.expects_trace = True
         self.signature: dict[str, Leaf] | None = None
         self._shapes: dict[str, tuple[str, ...]] = {}
 
@@ -85,7 +91,8 @@ def describe_model(model: Any) -> TrainedFunction:
 def count_parameters(model: Any) -> int:
     try:
         return int(model.count_params())
-    except Exception:  # a model that is not built yet
+    except Exception:
+        # A model that is not built yet.
         return 0
 
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     from dlc_runtime.compiler.tensorflow_xla.session import Session
 
-SWITCH = "_jit_compile"  # of a model; its setter would throw away what is compiled
+# A model's attribute: its setter would throw away what is compiled.
+SWITCH = "_jit_compile"
 UNSTATED = "auto"
-LOADED = "compile_from_config"  # states what was resolved when the model was saved
+# States what was resolved when the model was saved.
+LOADED = "compile_from_config"
 COMPILE_ERRORS = ("XLA", "when trying to compile", "jit_compile")
 
 _stated: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -57,13 +59,15 @@ def patch(trainer: Any) -> None:
         except Exception as fault:
             session.fail(fault)
             return make(self, *forced)
-        if route.jit:  # Keras 3 may have chosen it by itself: the first steps are measured without
+        # Keras 3 may have chosen it by itself: the first steps are measured without.
+        if route.jit:
             self.__dict__[SWITCH] = False
         try:
             result = make(self, *forced)
         finally:
             restore_switch(self, held)
-        if self.train_function is None:  # a make_train_function of the script's own
+        # A make_train_function of the script's own.
+        if self.train_function is None:
             return result
         self.train_function = TrainFunction(session, self, self.train_function, make, route)
         return result if result is None else self.train_function
@@ -176,7 +180,8 @@ class TrainFunction:
         except Exception as fault:
             if not kept.enough and isinstance(fault, (StopIteration, tf.errors.OutOfRangeError)):
                 raise
-            result = self._with_switch(self._plain, kept.again(), False)  # raises where the script itself is at fault
+            # Raises where the script itself is at fault.
+            result = self._with_switch(self._plain, kept.again(), False)
             self._session.fall_back(self.trained, fault, 0)
             return result
 
@@ -232,7 +237,8 @@ class KeptBatches:
 def take_batches(iterator: Any, count: int) -> KeptBatches | None:
     """Return None, and take nothing, if batches cannot be given again."""
     if not isinstance(iterator, tf.data.Iterator):
-        if hasattr(iterator, "element_spec"):  # distributed: each replica has batches of its own
+        # Distributed: each replica has batches of its own.
+        if hasattr(iterator, "element_spec"):
             return None
         batches = list(itertools.islice(iterator, count))
         return KeptBatches(batches, count, iterator, lambda: iter(batches))
@@ -264,7 +270,8 @@ def without_tuning(data: Any) -> Any:
 
 
 def with_shapes(batch: Any, spec: Any) -> Any:
-    if not isinstance(spec, tuple):  # a data set of single tensors, or of dictionaries
+    # A data set of single tensors, or of dictionaries.
+    if not isinstance(spec, tuple):
         batch = batch[0]
     parts = zip(tf.nest.flatten(batch, expand_composites=True), tf.nest.flatten(spec, expand_composites=True))
     flat = [tf.compat.v1.placeholder_with_default(value, part.shape) for value, part in parts]

@@ -29,7 +29,8 @@ class Prepared:
 
     def __init__(self) -> None:
         self.cache: dict[str, Any] = {}  # for the report
-        self.programs = ""  # the folder in which XLA leaves each program that it has compiled
+        # The folder in which XLA leaves each program that it has compiled.
+        self.programs = ""
         self.private = False  # nobody else writes there
         self.dumps = ""
 
@@ -60,7 +61,8 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         log(FULL.format(kept))
         kept = ""
     on_cpu = cache.gpu_model() == "cpu"
-    own = make_own_folder(version) if on_cpu and not kept else ""  # on a GPU only where the job asks for a cache
+    # On a GPU only if the job asks for a cache.
+    own = make_own_folder(version) if on_cpu and not kept else ""
     found = compose_flags(dict(environ), version, on_cpu, kept or own, prepared.dumps)
     prepared.programs = found.cache
     prepared.private = bool(own) and found.cache == own
@@ -104,13 +106,16 @@ ON_CPU, CACHE = "--tf_xla_cpu_global_jit", "--tf_xla_persistent_cache_directory"
 BY_KEY = "--tf_xla_disable_strict_signature_checks"
 CLUSTER = ("--tf_xla_auto_jit=1", "--tf_xla_auto_jit=2")
 DUMP, MOST_DUMPED = "--xla_dump_to", "--xla_dump_max_hlo_modules"
-MODULES = 64  # programs of one process that debug mode keeps
-FIRST_WITH_CACHE = (2, 19)  # before, XLA cannot write programs for the CPU, and the step fails
+# Programs of one process that debug mode keeps.
+MODULES = 64
+# Earlier versions cannot write programs for the CPU, and the step fails.
+FIRST_WITH_CACHE = (2, 19)
 
 
 class Flags(NamedTuple):
     variables: dict[str, str]
-    cache: str  # the folder in which XLA keeps its programs, "" for none
+    # The folder in which XLA keeps its programs, "" for none.
+    cache: str
 
 
 def compose_flags(environ: dict[str, str], version: tuple[int, ...], on_cpu: bool, cache: str, dump: str) -> Flags:

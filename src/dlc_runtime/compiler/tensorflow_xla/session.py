@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.settings import Settings
     from dlc_runtime.compiler.tensorflow_xla.functions import Leaf
 
-STALE = 20  # steps of others, and the steps of another function are counted from then on
+# After so many steps of another function, that function's steps are counted.
+STALE = 20
 MOST_DUMPED = 1 << 28  # bytes of debug mode's files
 OWN_REASON = "the script compiles it itself"
 GRAPHS = (
@@ -43,7 +44,8 @@ GRAPHS = (
     "TensorFlow 1 the report has no steps"
 )
 NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
-MOST_AGAIN = 8  # times that XLA compiles a function again before it runs without XLA
+# Times that XLA compiles a function again before it runs without XLA.
+MOST_AGAIN = 8
 STATES_NO_XLA = "the script says jit_compile=False"
 
 
@@ -56,7 +58,8 @@ class Session:
 
     def reset(self) -> None:
         self.process = os.getpid()
-        self.current: TrainedFunction | None = None  # what is being called; what it calls is a part of it
+        # What is being called; what it calls is a part of it.
+        self.current: TrainedFunction | None = None
         self.record, self.steps = XlaRecord(), StepTimes()
         self.record.cache = prepared.cache
         self.writer = Writer(self.settings, self.record, self.steps, tf_internals.facts)
@@ -67,7 +70,8 @@ class Session:
         self._lines: dict[tuple[str, int], TrainedFunction] = {}  # of steps without a tf.function
         self._primary: TrainedFunction | None = None  # its steps are counted
         self._others = 0
-        self._clustering: bool | None = None  # None: ours to set, and not set yet
+        # None: ours to set, and not set yet.
+        self._clustering: bool | None = None
 
     def start(self) -> None:
         if not self.tracing.listen():
@@ -165,7 +169,8 @@ class Session:
         compiled = trained.phase == OWN or (way != WITHOUT_XLA and not trained.refused)
         cause = self._cause_of_tracing(trained, signature) if traced else None
         if trained.turns is not None and not compiled:
-            cause = None  # the other way has told it, or will
+            # The other way has told it, or will.
+            cause = None
         if trained.training or programs:
             self._add_programs(trained, compiled, programs, cause, max(0.0, seconds - traced - self._usual()))
         if trained.training:
@@ -270,7 +275,8 @@ class Session:
             line, TrainedFunction(f"the step at {os.path.basename(line[0])}:{line[1]}", *line)
         )
         trained.calls += 1
-        if trained.calls == 2:  # once is not yet a loop
+        # Once is not yet a loop.
+        if trained.calls == 2:
             self.leave(trained, NO_FUNCTION, "put @tf.function on the function of a step")
         if self._counts(trained):
             self._tick(trained, False, False)

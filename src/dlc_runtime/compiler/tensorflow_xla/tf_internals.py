@@ -43,9 +43,11 @@ class Tracing:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.random = False  # something that was traced draws random numbers that XLA draws otherwise
+        # Something that was traced draws random numbers that XLA draws otherwise.
+        self.random = False
         self._depth = 0
-        self._latest: Callable[[], Any] = lambda: None  # the graph that was made last, of the outermost function
+        # The graph that was made last, of the outermost function.
+        self._latest: Callable[[], Any] = lambda: None
 
     def listen(self) -> bool:
         module = sys.modules.get(MODULE)
@@ -78,7 +80,8 @@ class Tracing:
             functions = [definition.node, *(function.node_def for function in definition.library.function)]
             kinds = Counter(node.op for nodes in functions for node in nodes)
             variables = sorted(f"{variable.dtype.name}{variable.shape}" for variable in graph.variables)
-        except Exception:  # none, or larger than a protocol buffer may be
+        except Exception:
+            # None, or larger than a protocol buffer may be.
             return ""
         return cache.digest(f"{sorted(kinds.items())} {variables}")
 
@@ -137,7 +140,8 @@ def switch_clustering(wanted: bool) -> None:
     """Switch auto-clustering on or off for what is called from now on."""
     tf.config.optimizer.set_jit(wanted)
     module = sys.modules.get(CONTEXT)
-    if module is not None:  # made now, it is no part of the next step's time
+    # Made now, it is no part of the next step's time.
+    if module is not None:
         _ = module.context().function_call_options
 
 
@@ -210,8 +214,10 @@ def make_normal(bits: Any) -> Any:
     return tf.reshape(tf.concat([tf.sin(angle), tf.cos(angle)], 1) * radius, [-1])
 
 
-HOROVOD = "horovod.tensorflow"  # its modules for Keras import it
-PATIENCE_SECONDS = 60.0  # for another process to reach the same step
+# Horovod's modules for Keras import it.
+HOROVOD = "horovod.tensorflow"
+# Another process must reach the same step within it.
+PATIENCE_SECONDS = 60.0
 
 
 def facts() -> dict[str, Any]:
@@ -267,7 +273,8 @@ class Peers:
         store.set_config_key_value(f"dlc/{topic}/{times}/{self.rank}", text)
         wait = int(PATIENCE_SECONDS * 1000)
         told = [store.get_config_key_value(f"dlc/{topic}/{times}/{rank}", wait) for rank in range(self.count)]
-        if times > 1:  # all have read it: they have told the next one
+        # All have read it: they have told the next one.
+        if times > 1:
             store.delete_config_key_value(f"dlc/{topic}/{times - 1}/{self.rank}")
         return told
 

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Callable
 
-    Share = Callable[[str], list[str]]  # tells all ranks a text, returns what each of them told
+    # Tells all ranks a text, returns what each of them told.
+    Share = Callable[[str], list[str]]
 
-WHOLE, CLUSTERS = "jit_compile", "auto-clustering"  # ways; without XLA a step runs as EAGER, a graph of TensorFlow's
+# Ways; without XLA a step runs as EAGER, a graph of TensorFlow's.
+WHOLE, CLUSTERS = "jit_compile", "auto-clustering"
 TOO_OFTEN = "compiled again and again: the shapes of the data change"
 NO_ANSWER = "the processes of this training did not answer each other"
 
@@ -71,7 +73,8 @@ class Turns:
     def _end_block(self, elapsed: float, step: int) -> None:
         seconds = median(self._measured) if self._measured else None
         result = self._agreed(Result(seconds, self._took, self._compiling, self._failed, elapsed, step))
-        if result.failed in (TOO_OFTEN, NO_ANSWER):  # another way of XLA's would not do better
+        # Another way of XLA's would not do better.
+        if result.failed in (TOO_OFTEN, NO_ANSWER):
             for candidate in self.choosing.candidates.values():
                 if candidate.way != EAGER:
                     candidate.refused, candidate.outcome = result.failed, f"left: {result.failed}"
@@ -83,7 +86,8 @@ class Turns:
             return own
         try:
             return slowest([Result(*json.loads(text)) for text in self._share(json.dumps(own))])
-        except Exception:  # a process has ended, or trains otherwise: each that waits for it goes on without XLA
+        except Exception:
+            # A process has ended, or trains otherwise: each that waits for it goes on without XLA.
             self._share = None
             return own._replace(failed=NO_ANSWER)
 

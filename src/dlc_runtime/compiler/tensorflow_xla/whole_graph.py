@@ -29,8 +29,10 @@ SLOW = (
     "BiasAddGrad", "Exp", "Expm1", "FusedBatchNormGradV3", "FusedBatchNormV3", "Log1p", "LogSoftmax", "Relu", "Relu6",
     "ReluGrad", "Rsqrt", "Sigmoid", "Softmax", "Sqrt", "Tanh",
 )  # fmt: skip
-KNOWN = ("Const", "Rank", "Shape", "ShapeN", "Size")  # whose values XLA knows before it runs
-_branches: dict[str, Any] = {}  # TensorFlow drops a function that nobody holds
+# Whose values XLA knows before it runs.
+KNOWN = ("Const", "Rank", "Shape", "ShapeN", "Size")
+# TensorFlow drops a function that nobody holds.
+_branches: dict[str, Any] = {}
 
 
 @contextmanager
@@ -39,7 +41,8 @@ def shared_operations() -> Iterator[None]:
     module: Any = sys.modules.get(FUNCTIONS)
     tapes: Any = sys.modules.get(TAPES)
     make = getattr(module, MAKE, None)
-    if make is None or tapes is None or tf_internals.list_gpus():  # on a GPU it is unproven
+    # On a GPU it is unproven.
+    if make is None or tapes is None or tf_internals.list_gpus():
         yield
         return
 
@@ -47,10 +50,12 @@ def shared_operations() -> Iterator[None]:
         gone: set[str] = set()
         if "_XlaMustCompile" in (attributes or ()) and not tapes.could_possibly_record():
             # A tape would ask for the gradient of the calls, which are no steps of the script's.
-            with suppress(Exception):  # the graph computes the same at each moment
+            # The graph computes the same at each moment.
+            with suppress(Exception):
                 share_alike(graph, gone)
         left = [operation for operation in graph.get_operations() if operation.name not in gone]
-        graph.get_operations = lambda: left  # TensorFlow hands XLA what is unused too
+        # TensorFlow hands XLA what is unused too.
+        graph.get_operations = lambda: left
         try:
             return make(name, graph, attributes, *others, **named)
         finally:

@@ -131,7 +131,7 @@ def module_digest(module: torch.nn.Module) -> str:
 
 def report_notes() -> list[str]:
     attention: Any = sys.modules.get("dlc_runtime.compiler.pytorch.attention")  # not imported: nothing was compiled
-    found = attention.notes() if attention is not None else []
+    found = attention.report_notes() if attention is not None else []
     return [*found, *report_gpu_notes()] if torch.cuda.is_initialized() else found
 
 

@@ -1,4 +1,4 @@
-"""This process on its host: how many CPUs it may use, and when a stop ends what serves. Standard library only."""
+"""This process on its host: CPUs that it may use, and signals that stop what serves. Standard library only."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def decision_path(folder: str, facts: Mapping[str, Any]) -> str:
 
 
 def read_decision(folder: str, facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the way and the words for it; two times "" where no job has chosen, or its file cannot be read."""
+    """Return the way and the words for it; two times "" if no job has chosen, or its file cannot be read."""
     try:
         with open(decision_path(folder, facts), encoding="utf-8") as stream:
             found = json.load(stream)

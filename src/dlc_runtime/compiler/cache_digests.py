@@ -1,4 +1,4 @@
-"""Whether the files of a cache hold what was written: with a file that is cut no job could load what it needs."""
+"""Digests of a cache's files, which tell files that were cut or changed: no job could load them."""
 
 from __future__ import annotations
 

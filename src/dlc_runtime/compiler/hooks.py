@@ -1,4 +1,4 @@
-"""What hooks of ours need: faults told once while training goes on, lines in the log, a set that keeps none alive."""
+"""Helpers of hooks: a fault is told once and training goes on, lines of the log, a set of weak references."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class IdentitySet:
+    """Holds things by identity and keeps none alive."""
+
     def __init__(self) -> None:
         self._references: dict[int, weakref.ref[Any]] = {}
 

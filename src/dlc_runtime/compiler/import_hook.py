@@ -1,6 +1,6 @@
-"""Imported by a line of a `.pth` file in every Python of a job that asks for the compiler: waits for `import torch`.
+"""Import hook: waits for `import torch`. A line of a `.pth` file imports it in every Python of a job with DLC_COMPILER.
 
-It must cost nothing where torch is never imported, and no fault here may stop the user's program.
+It must cost nothing if torch is never imported, and no fault here may stop the user's program.
 """
 
 from __future__ import annotations

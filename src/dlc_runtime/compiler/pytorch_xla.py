@@ -1,4 +1,4 @@
-"""One process's use of PyTorch/XLA: XLA compiles by itself what runs on its devices; this counts it and reports.
+"""Counts and reports what PyTorch/XLA compiles: XLA compiles by itself what runs on its devices. Imports torch.
 
 A script that trains elsewhere is told, since nothing of it is compiled.
 """
@@ -36,6 +36,8 @@ REMEDY = "move model and data to torch_xla.device(), or set DLC_COMPILER=inducto
 
 
 class Session:
+    """Counts in hooks around optimizer steps."""
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.failed = False

@@ -1,4 +1,4 @@
-"""What the environment asks of the compiler, and errors."""
+"""The compiler's settings, from DLC_COMPILER and its options, and its errors. Standard library only."""
 
 from __future__ import annotations
 

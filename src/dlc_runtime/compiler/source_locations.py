@@ -1,4 +1,4 @@
-"""Where things are in the user's sources: for the report, and to find what the script will do later."""
+"""File and line in the user's code, for the report; and lines with create_graph=True. Standard library only."""
 
 from __future__ import annotations
 

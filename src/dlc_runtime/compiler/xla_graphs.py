@@ -1,4 +1,4 @@
-"""From torch_xla's counters to a report: in which step XLA compiled, and again; and optimizers that XLA can run."""
+"""The report of PyTorch/XLA, from torch_xla's counters; and optimizers without fused steps. Imports no framework."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAITS = (
 
 
 class PyTorchXlaRecord(Record):
-    """A step's graph is compiled when it runs, after the optimizer's step: so it counts in the next one."""
+    """A record by XLA's counters. A step's graph is compiled as it runs, after the optimizer's step: in the next one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ NANOSECONDS = 1e-9
 
 
 class Metrics(NamedTuple):
-    """Of this process so far."""
+    """XLA's counters in this process so far."""
 
     compiled: int = 0  # graphs
     cached: int = 0  # graphs that were there already

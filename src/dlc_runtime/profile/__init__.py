@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def watch(batches: Iterable[T]) -> Iterator[T]:
     """Iterate over `batches` and measure each step, whether DLC_PROFILE is set or not.
 
-    Loops over a DataLoader or a tf.data.Dataset need it only where DLC_PROFILE is not set.
+    Loops over a DataLoader or a tf.data.Dataset need it only if DLC_PROFILE is not set.
     """
     from dlc_runtime.profile import import_hook
     from dlc_runtime.profile.session import measure_loop

@@ -1,6 +1,6 @@
-"""Imported in every Python of a job with DLC_PROFILE=1: waits for the imports of torch's and TensorFlow's data modules.
+"""Import hook: waits for the data modules of torch and TensorFlow. Imported in each Python of a job with DLC_PROFILE=1.
 
-It must cost nothing where neither is imported, and no fault here may stop the user's program.
+It must cost nothing if neither is imported, and no fault here may stop the user's program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Splits a training loop's time in waiting and computing, with what workers spend on batches. Knows no framework."""
+"""Splits a training loop's time in waiting and computing, with what workers spend on batches. Imports no framework."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Clock:
 
 
 class Meter:
-    """Of one loader. A step begins when it gets a batch and ends when it asks for the next one."""
+    """The time of one loader. A step begins when it gets a batch and ends when it asks for the next one."""
 
     def __init__(self, clock: Clock, skip: int) -> None:
         self._clock, self._skip = clock, skip
@@ -147,7 +147,7 @@ LAYOUT = struct.Struct("qddd")
 
 
 class Fetches(NamedTuple):
-    """Batches, CPU seconds, seconds that their fetching took, and those of them that it stood in line for a CPU."""
+    """The cost of fetched batches: CPU seconds, seconds, and those of them in line for a CPU."""
 
     batches: int = 0
     cpu: float = 0.0

@@ -145,7 +145,7 @@ ENDS = 5.0  # seconds; only a bound
 
 
 class Gpus:
-    """Where there is no nvidia-smi it knows nothing."""
+    """Samples of nvidia-smi; without it nothing is known."""
 
     def __init__(self, command: tuple[str, ...] = QUERY) -> None:
         self._lock = threading.Lock()
@@ -194,7 +194,7 @@ class Gpus:
 
 
 KIB = 1024
-# Version 1 of the control groups writes a number near 2**63 where there is no limit.
+# Version 1 of the control groups writes a number near 2**63 if there is no limit.
 NO_LIMIT = 1 << 60
 # In clear_refs: the kernel begins to look for the highest resident size again.
 RESET_PEAK = "5"
@@ -203,7 +203,7 @@ OWN = ("Pss_Anon", "Pss_Shmem", "SwapPss")
 
 
 class Framework:
-    """What the measuring has to know of one; as it is here, of none."""
+    """What the profile asks of a framework; this class answers for none."""
 
     name = "python"
 

@@ -1,4 +1,4 @@
-"""One process that trains: meters, also of a loop over any iterable, and its report. Knows no framework."""
+"""The session of one process: its meters, also of a loop over any iterable, and its report. Imports no framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment asks of the profile."""
+"""The profile's settings, from DLC_PROFILE and its options. Standard library only."""
 
 from __future__ import annotations
 

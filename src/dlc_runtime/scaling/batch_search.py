@@ -29,7 +29,7 @@ class TrialError(RuntimeError):
 
 
 class LargestBatch:
-    """What was found. `batch` is 0 where not one sample fits; `trials` has bytes and seconds for each batch tried."""
+    """The result: `batch` is 0 if not one sample fits; `trials` has bytes and seconds for each batch tried."""
 
     def __init__(self, batch: int, trials: dict[int, dict[str, Any]]) -> None:
         self.batch, self.trials = batch, trials
@@ -54,7 +54,7 @@ def largest_batch(
     `memory` are the bytes that it may take of the host; without it the container's limit counts, or the GPU's memory.
     `margin` is the share that stays free. `seconds` bounds one trial: what takes longer does not fit. `environment`
     adds variables: with {"DLC_COMPILER": "inductor"} the same is found for the compiled function.
-    Raises TrialError where a trial fails for another reason than memory.
+    Raises TrialError if a trial fails for another reason than memory.
     """
     if not 0 <= margin < 1:
         raise ValueError(f"margin: expected a share from 0 to below 1, found {margin!r}")

@@ -63,7 +63,7 @@ def _schedule() -> Any:
 
 def _derived(base: Any, tensorflow: Any) -> Any:
     class WarmupSchedule(base):  # type: ignore[misc]
-        """From `start` times the rate in a line to the rate."""
+        """Grows from `start` times the rate in a line to the rate."""
 
         def __init__(self, learning_rate: float, steps: int, start: float = 0.0) -> None:
             self.learning_rate, self.steps, self.start = learning_rate, steps, start
@@ -93,7 +93,7 @@ def scale_learning_rate(base_lr: float, base_batch: int, new_batch: int, rule: s
       its relatives (Malladi et al., 2022, arXiv:2205.10287).
 
     Both are the rules of the SageMaker Training Compiler's guide for the larger batch that fits a compiled model.
-    Neither holds for any k: where the loss of the first steps grows, warm up longer or take a smaller batch.
+    Neither holds for any k: if the loss of the first steps grows, warm up longer or take a smaller batch.
     """
     _require(isfinite(base_lr) and base_lr > 0, "base_lr", "a number above 0", base_lr)
     ratio = _ratio(base_batch, new_batch)

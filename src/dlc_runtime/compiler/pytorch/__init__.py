@@ -1,1 +1,1 @@
-"""Compiles PyTorch models in place, by TorchInductor; may import torch, and what of `compiler` imports no framework."""
+"""Compiles PyTorch models in place, by TorchInductor; may import torch, settings, hooks, source_locations, cache, report."""

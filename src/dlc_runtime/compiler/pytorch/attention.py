@@ -1,10 +1,10 @@
 """Compiles attention without the masks that hide nothing, as eager code computes it.
 
-A mask rules out the fastest kernels of scaled_dot_product_attention. transformers gives one only where `is_causal`
+A mask rules out the fastest kernels of scaled_dot_product_attention. transformers gives one only if `is_causal`
 cannot say the same. For that it reads the mask; while a graph is captured it cannot, and always gives one. So the part
 of the captured graph that makes the masks is run with the batch at hand before the graph is compiled. Attention whose
 mask shows everything, or everything that is not later, is compiled without it. Before each later call that part is run
-again. A batch whose mask says more (padding, packed sequences) runs the graph as it was captured, not compiled; where
+again. A batch whose mask says more (padding, packed sequences) runs the graph as it was captured, not compiled; if
 more than a few do, everything is compiled anew with its masks.
 """
 
@@ -147,7 +147,7 @@ def try_find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
 
 
 class MaskGuard:
-    """Runs compiled code without masks where the batch allows it, else the graph as it was captured."""
+    """Runs compiled code without masks if the batch allows it, else the graph as it was captured."""
 
     def __init__(self, compiled: Callable[..., Any], whole: GraphModule, masks: Masks) -> None:
         self._compiled, self._whole, self._masks = compiled, whole, masks

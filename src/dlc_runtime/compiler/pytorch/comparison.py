@@ -89,7 +89,7 @@ class ModuleState:
 
 
 class RandomState:
-    """Of torch; `everything`: of Python and numpy too."""
+    """The state of torch's random numbers; `everything`: of Python's and numpy's too."""
 
     def __init__(self, everything: bool = False) -> None:
         self._cpu = torch.get_rng_state()

@@ -1,4 +1,4 @@
-"""Takes a module's calls in training to the way that the steps run; everything else stays eager.
+"""Runs a module's calls in training the way that was chosen; everything else stays eager.
 
 While a way is chosen by measuring it is compared with eager before its first step, and what fails in it runs eager in
 its place, with the same random numbers, so no step is lost.
@@ -31,7 +31,7 @@ LOST_STEP = "only the script can repeat this step"
 
 
 class Dispatch:
-    """The state of the class is that of the process: all modules run one way."""
+    """Stands for one module's calls. State of the class is the process's: all modules run one way."""
 
     paused = False  # while new modules are watched
     way = WAYS[EAGER]
@@ -86,7 +86,7 @@ class Dispatch:
         arguments: tuple[Any, ...],
         named: dict[str, Any],
     ) -> Any:
-        """Run compiled code, or eager in its place where it fails or computes something else."""
+        """Run compiled code, or eager in its place if it fails or computes something else."""
         state = RandomState()
         try:
             function = self._function(way, module)

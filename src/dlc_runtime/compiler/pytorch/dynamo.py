@@ -80,7 +80,7 @@ def log_once_methods() -> set[Any]:
 
 
 def allow_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:
-    """Dynamo splits a graph at DistributedDataParallel's buckets, and fails where one is below a MiB. Returns notes."""
+    """Stop Dynamo from splitting graphs at DistributedDataParallel's buckets if one is below a MiB. Return notes."""
     import torch._dynamo.config as config
 
     if all(getattr(wrapper, "bucket_bytes_cap", MIB) >= MIB for wrapper in wrappers):
@@ -185,6 +185,8 @@ RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
 
 
 class PyTorchRecord(Record):
+    """A record by Dynamo's compilations."""
+
     def __init__(self) -> None:
         super().__init__()
         self.places: dict[str, tuple[str, int]] = {}

@@ -163,7 +163,7 @@ MOST_BYTES = 1 << 30  # to copy
 
 
 def fuse_steps(optimizers: Iterable[torch.optim.Optimizer], notes: list[str]) -> None:
-    """Let optimizers step with torch's fused kernels where the script left it open and that is faster.
+    """Let optimizers step with torch's fused kernels if the script left it open and that is faster.
 
     Only of a process that trains alone: ranks that round differently drift apart. Adds to `notes`.
     """

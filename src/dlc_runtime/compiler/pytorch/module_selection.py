@@ -1,4 +1,4 @@
-"""Watches the first steps, decides which modules are compiled, and says why each other trained one stays eager."""
+"""Selects which modules are compiled, by watching the first steps, and says why others stay eager."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class EagerReason:
 
 
 class Selection:
+    """Modules to compile, and those that stay eager with the reason."""
+
     def __init__(self) -> None:
         self.chosen: list[torch.nn.Module] = []
         self.eager_reasons: list[EagerReason] = []
@@ -168,6 +170,8 @@ def trained_parts(parts: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]
 
 
 class UserCompileListener:
+    """Tells of each torch.compile of the script's own."""
+
     def __init__(self, noticed: Callable[[str], None]) -> None:
         self._noticed = noticed
         self.listening = False
@@ -198,7 +202,7 @@ UPDATES = 2
 
 
 class HandUpdates:
-    """Tells of a module whether the script changes its weights itself, so that no optimizer's step is to be seen."""
+    """Tells whether the script changes a module's weights itself, so that no optimizer's step is seen."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         # Not a sharded one: comparing it would be a message to other ranks.
@@ -249,6 +253,8 @@ class RootModule:
 
 
 class Watch:
+    """Hooks on every module during the first steps: which modules are roots, and which train."""
+
     def __init__(self, fail: Callable[[Exception], None], by_hand: Callable[[torch.nn.Module], None]) -> None:
         self.fail = fail
         self.noticed_by_hand = by_hand

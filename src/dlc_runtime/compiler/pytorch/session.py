@@ -1,4 +1,4 @@
-"""One process's use of the compiler: watches the first eager steps, chooses the way of the others, and reports.
+"""The session of one process: watches the first eager steps, chooses the way of the others, and reports.
 
 Everything happens in hooks around optimizer steps: there no forward or backward of this thread is under way.
 """
@@ -247,7 +247,7 @@ class Session:
             self._compile()
 
     def _begin_choosing(self) -> None:
-        """Anew where modules are new; else go on."""
+        """Choose anew if modules are new; else go on."""
         self._add_eager_modules()
         if self.selection.chosen:
             self._turns = self._new_turns(self.selection.chosen)

@@ -1,4 +1,4 @@
-"""What torch, driver and toolchain are in this process: version, device, memory, precision, rank, C++ compiler."""
+"""Facts of this process: torch's version, device, memory, precision, rank, and the C++ compiler."""
 
 from __future__ import annotations
 

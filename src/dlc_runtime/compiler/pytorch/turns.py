@@ -1,4 +1,4 @@
-"""Runs a job's steps by turns: collects a block's, agrees on it with the other ranks, and switches the way."""
+"""Lets ways take turns: measures a block of steps, agrees on it with the other ranks, and switches the way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_MEMORY = 0.9
 
 
 class Turns:
-    """`began`: when the job did, of time.perf_counter."""
+    """The measured steps of this process. `began`: the job's start by time.perf_counter."""
 
     def __init__(self, choosing: Choosing, agreement: Agreement, began: float) -> None:
         self.choosing, self._agreement, self._began = choosing, agreement, began
@@ -113,7 +113,7 @@ class Turns:
 
 
 class Decisions:
-    """What jobs before have chosen, and this process for a model of the same classes and shapes: the fold before."""
+    """Choices of jobs before, and of this process for an equal model, such as the fold before."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}  # what the choice depends on
@@ -146,11 +146,13 @@ LOST = "a rank got no answer from the others within a minute"
 
 
 class Agreement:
+    """What all ranks share, by the job's store or Horovod: results of a block, values of rank 0."""
+
     def __init__(self) -> None:
         self._number = 0
 
     def agree(self, result: Result) -> Result | None:
-        """Return what all ranks showed together; None where that cannot be known."""
+        """Return what all ranks showed together; None if that cannot be known."""
         group, horovod = process_group(), horovod_of_ranks()
         self._number += 1
         if group is None:
@@ -170,7 +172,7 @@ class Agreement:
         return Result(*answer) if answer is not None else None
 
     def as_rank_0(self, value: Any) -> Any:
-        """Return rank 0's value, of JSON; None where that cannot be known."""
+        """Return rank 0's value, of JSON; None if that cannot be known."""
         group, horovod = process_group(), horovod_of_ranks()
         self._number += 1
         if group is None:
@@ -202,7 +204,7 @@ class Agreement:
             return None
 
     def _wait(self, horovod: Any, begin: Callable[[str], Any]) -> torch.Tensor | None:
-        """Return what an operation of ours gives; None where it does not end in time, or fails."""
+        """Return what an operation of ours gives; None if it does not end in time, or fails."""
         try:
             handle = begin(f"dlc.compiler.{self._number}")
             end = time.monotonic() + WAIT.total_seconds()

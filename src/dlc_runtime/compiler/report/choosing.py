@@ -1,4 +1,4 @@
-"""Chooses the fastest way of a training's steps by measuring: which way the next block of steps runs; pure.
+"""Chooses the fastest way of a training's steps by measuring blocks of steps; pure.
 
 Whoever runs the steps asks `block` what comes next, and tells with `end_block` how it went. Where several ranks train
 one model, all tell the same, that of the slowest, so all choose alike at the same step.
@@ -132,7 +132,7 @@ class Candidate:
 
 
 class Choosing:
-    """`kept`: the way that a job before chose, "" where none did, and the words for it."""
+    """The choice of one job. `kept`: the way that a job before chose, or "", and the words for it."""
 
     def __init__(
         self, candidates: Sequence[str], budget: Budget, eager_steps: int, kept: tuple[str, str] = ("", "")
@@ -294,7 +294,7 @@ class Choosing:
         return False
 
     def _pair(self, base: str, candidate: Candidate, other_first: bool) -> Generator[Block, Result, Pair | None]:
-        """Run a block of each way; None where something was compiled or failed meanwhile.
+        """Run a block of each way; None if something was compiled or failed meanwhile.
 
         Which one is first changes with each pair: what slowly grows or shrinks on the host cancels out.
         """

@@ -1,4 +1,4 @@
-"""From ranks' files to one report and the log's paragraph: the same line and cause is one entry with its ranks.
+"""Merges ranks' files to report.json, report.html and the log's paragraph: a line and cause is one entry with ranks.
 
 A rank's own file has the same lists, without `ranks`. Of the merged one:
 

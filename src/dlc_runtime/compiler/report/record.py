@@ -1,4 +1,4 @@
-"""What one process has compiled so far, whatever compiles, and what a cause of compiling again means to the user."""
+"""The record of what one process has compiled, and causes of recompilations in plain words. Imports no framework."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_WARNING = 3
 
 
 class Record:
-    """`where` is of each entry: function, file, line and step."""
+    """What one process has compiled so far. `where` of an entry: function, file, line and step."""
 
     def __init__(self) -> None:
         self.modules: list[dict[str, Any]] = []

@@ -37,6 +37,8 @@ class Phase:
 
 
 class StepTimes:
+    """Counts and times the steps of each phase."""
+
     def __init__(self) -> None:
         self.count = 0
         self.first_compiled = 0

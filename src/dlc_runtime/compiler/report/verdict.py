@@ -1,4 +1,4 @@
-"""Tells from blocks of steps that took turns which of two ways is faster, with an interval; pure.
+"""Compares two ways by blocks of steps that took turns: the speed-up with its interval; pure.
 
 A pair is one block of steps of each way, run one after the other, so that what else the host does cancels out. The
 interval is the sign test's: order statistics of the pairs' ratios. It assumes nothing of how the times are spread,

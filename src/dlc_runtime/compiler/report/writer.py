@@ -1,4 +1,4 @@
-"""When a process's report is written: as compiling goes on, every few minutes, and at its end.
+"""Writes a process's report: as compiling goes on, every few minutes, and at its end.
 
 A process that is killed writes nothing any more: what it last wrote stays.
 """
@@ -32,6 +32,8 @@ RUNNING, ENDED = "running", "ended"
 
 
 class Writer:
+    """Writes one rank's file and merges the folder."""
+
     def __init__(
         self, settings: Settings, record: Record, steps: StepTimes, facts: Callable[[], dict[str, Any]]
     ) -> None:

@@ -1,1 +1,1 @@
-"""Compiles TensorFlow's training steps by XLA; may import tensorflow, and what of `compiler` imports no framework."""
+"""Compiles TensorFlow's training steps by XLA; may import tensorflow and what `pytorch` imports of ours."""

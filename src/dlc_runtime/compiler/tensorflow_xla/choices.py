@@ -1,4 +1,4 @@
-"""Which functions choose their way by measuring, and what is kept of it."""
+"""Lets functions choose their way by measuring, and keeps the choice for the next job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEVERAL = (
 
 
 class Choices:
-    """`folder`: of the cache, "" for none. `written` is called when a way was taken."""
+    """The choices of a process. `folder`: of the cache, "" for none. `written` is called when a way was taken."""
 
     def __init__(self, settings: Settings, record: XlaRecord, folder: str, written: Callable[[], None]) -> None:
         self._settings, self._record, self._folder, self._written = settings, record, folder, written

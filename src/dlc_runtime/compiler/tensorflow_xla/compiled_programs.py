@@ -1,4 +1,4 @@
-"""What XLA has compiled, from its folder into the report: names of programs and shapes of their arguments.
+"""Reads the programs that XLA has compiled, from its folder into the report. Imports no framework.
 
 A program is a protocol buffer: its second field holds the program before compiling, with name (1), computations (3)
 and shapes (4). What cannot be read has no name and no shapes.
@@ -32,7 +32,7 @@ class Program(NamedTuple):
 
 
 class Programs:
-    """`private`: each file is deleted when it was read."""
+    """The folder of XLA's programs. `private`: each file is deleted when it was read."""
 
     def __init__(self, folder: str, private: bool) -> None:
         self.folder, self._private = folder, private
@@ -161,6 +161,8 @@ LOADS = "TensorFlow prints error lines (cpu_aot_loader, XlaSerializedCacheEntry)
 
 
 class XlaRecord(Record):
+    """A record by the programs in XLA's folder."""
+
     def __init__(self) -> None:
         super().__init__()
         self._hits = self._misses = 0

@@ -1,4 +1,4 @@
-"""What trains: a tf.function, or a Keras model with its train function; and the signatures each was compiled for."""
+"""Functions that train (a tf.function, or a Keras model's), and the signatures each was compiled for."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ CONSTANT = "the same shapes, another value that XLA must know, such as a length"
 
 
 class TrainedFunction:
+    """One function that trains: how it is compiled, and what was seen of its calls."""
+
     def __init__(self, name: str, file: str, line: int, parameters: int = 0) -> None:
         self.name, self.file, self.line, self.parameters = name, file, line, parameters
         self.training = self.random = False
@@ -113,7 +115,7 @@ DEEPEST, LONGEST = 4, 200
 
 
 class Leaf:
-    """A part of an argument: what it is, and as what it is told apart."""
+    """A part of an argument: its kind, its words in a message, and the key that tells it apart."""
 
     def __init__(self, kind: str, text: str, key: object) -> None:
         self.kind, self.text, self.key = kind, text[:LONGEST], key

@@ -1,4 +1,4 @@
-"""Waits for the imports of TensorFlow and of Keras's trainers, imports neither; and prepare(model) for scripts."""
+"""Import hook: waits for TensorFlow and Keras's trainers, imports neither; and prepare(model) for scripts."""
 
 from __future__ import annotations
 

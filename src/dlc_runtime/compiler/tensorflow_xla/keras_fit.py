@@ -1,4 +1,4 @@
-"""Stands where Keras's train function stands (Keras 3, tf-keras, Keras 2), and gives it a batch more than once."""
+"""Replaces Keras's train function (Keras 3, tf-keras, Keras 2), and can give it a batch more than once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _trained: weakref.WeakKeyDictionary[Any, TrainedFunction] = weakref.WeakKeyDicti
 
 
 def patch(trainer: Any) -> None:
-    # Keras compiles a loaded model only if its class has no `compile` other than the one where Keras defines it.
+    # Keras compiles a loaded model only if its class has no `compile` other than Keras's own.
     defines = next(base for base in trainer.__mro__ if "compile" in vars(base))
     make, compile_model = trainer.make_train_function, defines.compile
 
@@ -121,7 +121,7 @@ def supports_jit(model: Any) -> bool:
 
 
 class TrainFunction:
-    """What a model calls for each step."""
+    """Called by a model for each step, in place of Keras's train function."""
 
     def __init__(self, session: Session, model: Any, function: Any, make: Callable[..., Any], route: Route) -> None:
         self._session, self._make, self._route = session, make, route
@@ -180,7 +180,7 @@ class TrainFunction:
         except Exception as fault:
             if not kept.enough and isinstance(fault, (StopIteration, tf.errors.OutOfRangeError)):
                 raise
-            # Raises where the script itself is at fault.
+            # Raises if the script itself is at fault.
             result = self._with_switch(self._plain, kept.again(), False)
             self._session.fall_back(self.trained, fault, 0)
             return result
@@ -227,7 +227,7 @@ KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
 
 
 class KeptBatches:
-    """`again` gives an iterator over the batches each time. `enough`: the data has not ended among them."""
+    """Batches that can be given again: `again` returns an iterator. `enough`: the data has not ended among them."""
 
     def __init__(self, batches: list[Any], count: int, iterator: Any, again: Callable[[], Any]) -> None:
         self.enough = len(batches) == count

@@ -1,4 +1,4 @@
-"""What must be done before TensorFlow is imported: its version, XLA's flags, a cache without half programs."""
+"""Sets XLA's flags and cleans its cache before TensorFlow is imported. Standard library only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DUMPS = "xla"  # in the report's folder
 
 
 class Prepared:
-    """What the session must know of it."""
+    """Facts of the preparation that the session needs."""
 
     def __init__(self) -> None:
         self.cache: dict[str, Any] = {}  # for the report

@@ -1,4 +1,4 @@
-"""One process's use of XLA: measures the first steps as the script has them, then chooses a way, and reports.
+"""The session of one process: measures the first steps as the script has them, then chooses a way, and reports.
 
 A step is a call of the tf.function, or of Keras's train function, in which a tape was asked for gradients. Each of
 these functions has its ways, which take turns until it is known which one is the fastest.
@@ -50,6 +50,8 @@ STATES_NO_XLA = "the script says jit_compile=False"
 
 
 class Session:
+    """Stands around each call of a function that trains."""
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.tracing = tf_internals.Tracing()

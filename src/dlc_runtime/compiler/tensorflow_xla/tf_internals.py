@@ -265,7 +265,7 @@ class Peers:
     def share(self, topic: str, text: str) -> list[str]:
         """Tell the other processes a text; return those of all by rank.
 
-        All call it in the same order with the same topics. Raises TensorFlow's error where one does not answer within
+        All call it in the same order with the same topics. Raises TensorFlow's error if one does not answer within
         PATIENCE_SECONDS.
         """
         store: Any = sys.modules[CONTEXT].context()

@@ -1,4 +1,4 @@
-"""The steps of one function by turns: collects those of a block, and tells the choice how the block went. Pure."""
+"""Lets the ways of one function take turns: measures a block of steps and tells the choice of it. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_ANSWER = "the processes of this training did not answer each other"
 class Turns:
     """Says which way the next step runs, and is told of each step.
 
-    `ways`: those to try, in this order. `kept`: the way that a job before took and the words for it. `share`: where
+    `ways`: those to try, in this order. `kept`: the way that a job before took and the words for it. `share`: if
     several processes train one model; all run the same way at the same step, by what the slowest of them measured.
     """
 

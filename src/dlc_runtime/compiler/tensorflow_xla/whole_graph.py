@@ -1,4 +1,4 @@
-"""Operations that differ in their values alone, of which XLA's program gets one; calls that a function covers.
+"""Makes the start of functions compiled as a whole short: equal operations share one program, names repeat.
 
 TensorFlow 2.21 builds a compiler for each of some operations, 3 ms each and two for each variable under Adam, before it
 asks the cache. Only a function's is kept. A plain call would be taken apart again, so it is a StatelessCase of one

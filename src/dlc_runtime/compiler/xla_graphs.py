@@ -25,7 +25,7 @@ WAITS = (
 
 
 class PyTorchXlaRecord(Record):
-    """A record by XLA's counters. A step's graph is compiled as it runs, after the optimizer's step: in the next one."""
+    """A record by XLA's counters. A step's graph is compiled as it runs, after the optimizer's step: in the next."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Compiles PyTorch models in place, by TorchInductor; may import torch, settings, hooks, source_locations, cache, report."""
+"""Compiles PyTorch models in place, by TorchInductor; may import torch, cache, report and what these import."""

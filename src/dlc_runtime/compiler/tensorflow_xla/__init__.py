@@ -1,1 +1,1 @@
-"""Compiles TensorFlow's training steps by XLA; may import tensorflow and what `pytorch` imports of ours."""
+"""Compiles TensorFlow's training steps by XLA; may import tensorflow, cache, report and what these import."""

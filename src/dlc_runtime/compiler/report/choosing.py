@@ -1,6 +1,6 @@
 """Chooses the fastest way of a training's steps by measuring blocks of steps; pure.
 
-Whoever runs the steps asks `block` what comes next, and tells with `end_block` how it went. Where several ranks train
+Whoever runs the steps asks `block` what comes next, and tells with `end_block` how it went. If several ranks train
 one model, all tell the same, that of the slowest, so all choose alike at the same step.
 """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TENSORFLOW = "tensorflow"
 TRUE = ("1", "true", "yes", "on")
-# Where the class is whose `make_train_function` builds what `fit` runs: Keras 3, tf-keras, Keras 2.13 to 2.15, older.
+# Module -> class whose `make_train_function` builds what `fit` runs: Keras 3, tf-keras, Keras 2.13 to 2.15, older.
 TRAINERS = {
     "keras.src.backend.tensorflow.trainer": "TensorFlowTrainer",
     "tf_keras.src.engine.training": "Model",

@@ -15,7 +15,7 @@ import pytest
 from dlc_runtime.compiler import cache, cache_digests
 from harness.compile_cache import KEY, fill
 
-SOURCES = str(Path(cache.__file__).parents[3])
+SOURCES = str(Path(cache.__file__).parents[2])
 USE = "import os, json; from dlc_runtime.compiler import cache; print(json.dumps(cache.use_cache(os.environ)))"
 
 

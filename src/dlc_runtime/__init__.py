@@ -1,4 +1,4 @@
-"""What runs inside the user's training process; no room may import the launcher or dlc.
+"""The library inside the user's training process; no room may import the launcher or dlc.
 
 `torch`, `tensorflow` and `grpc` are imported inside functions, or in modules that only they need.
 """
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def cluster() -> Cluster:
-    """This host's group, its rank in it, and its peers by group with their addresses."""
+    """Return this host's group, its rank in it, and its peers by group with their addresses."""
     from dlc_runtime.cluster_facts import read
 
     return read()

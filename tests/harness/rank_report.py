@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dlc_runtime.compiler.report.record import Record, cause_of
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 
 MARKUP = "<script>alert('x')</script> & <b>"
 
 
 def rank_report(rank: int = 0, count: int = 40) -> dict[str, Any]:
-    steps, record, now = Steps(), Record(), 0.0
+    steps, record, now = StepTimes(), Record(), 0.0
     for step in range(1, count + 1):
         phase, took = (EAGER, 0.2) if step <= 5 else (WARM_UP, 8.0) if step in (6, 20) else (AFTER, 0.1)
         now += took

@@ -1,6 +1,6 @@
 """Compiles the models of an unchanged script and reports it; may import the standard library, torch and tensorflow.
 
-A `.pth` line imports `arm` in every Python of the image, so this file imports nothing.
+A `.pth` line imports `import_hook` in every Python of the image, so this file imports nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def prepare(model: Any, *optimizers: Any) -> Any:
     For those who want it in the script. Without this line the same happens after the first eager steps.
     """
     if any(base.__module__.partition(".")[0] in ("keras", "tf_keras") for base in type(model).__mro__):
-        from dlc_runtime.compiler.tensorflow_xla.imports import prepare as prepare_keras
+        from dlc_runtime.compiler.tensorflow_xla.import_hook import prepare as prepare_keras
 
         return prepare_keras(model)
     from dlc_runtime.compiler.pytorch.session import prepare as prepare_now

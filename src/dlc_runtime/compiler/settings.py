@@ -1,4 +1,4 @@
-"""What the environment asks of the compiler, and errors."""
+"""The compiler's settings, from DLC_COMPILER and its options, and its errors. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ BACKENDS = (INDUCTOR, XLA, OFF)
 AUTO, DEFAULT = "auto", "default"
 MODES = (AUTO, DEFAULT, "cuda-graphs", "regional", "max")
 NORMAL, MOST = "normal", "max"  # effort
-BUDGET = (60.0, 0.05)  # seconds, share of the job so far; the larger counts
+# Seconds and share of the job so far; the larger counts.
+BUDGET = (60.0, 0.05)
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 REPORT = "/opt/ml/output/data/compiler"
 
@@ -33,27 +34,27 @@ class Settings(NamedTuple):
     optimizer: bool = True  # fused steps
 
 
-def read(environ: Mapping[str, str]) -> Settings:
+def read_settings(environ: Mapping[str, str]) -> Settings:
     dynamic = environ.get("DLC_COMPILER_DYNAMIC", "auto").strip().lower()
     return Settings(
-        backend=one_of({BACKEND: environ.get(BACKEND, "").strip() or OFF}, BACKEND, BACKENDS),
-        strict=flag(environ, "DLC_COMPILER_STRICT"),
-        debug=flag(environ, "DLC_COMPILER_DEBUG"),
-        dynamic=None if dynamic in ("auto", "") else flag(environ, "DLC_COMPILER_DYNAMIC"),
-        eager_steps=int(number(environ, "DLC_COMPILER_EAGER_STEPS", 5, least=2)),
+        backend=read_choice({BACKEND: environ.get(BACKEND, "").strip() or OFF}, BACKEND, BACKENDS),
+        strict=read_flag(environ, "DLC_COMPILER_STRICT"),
+        debug=read_flag(environ, "DLC_COMPILER_DEBUG"),
+        dynamic=None if dynamic in ("auto", "") else read_flag(environ, "DLC_COMPILER_DYNAMIC"),
+        eager_steps=int(read_number(environ, "DLC_COMPILER_EAGER_STEPS", 5, least=2)),
         report=environ.get("DLC_COMPILER_REPORT") or REPORT,
-        minutes=number(environ, "DLC_COMPILER_REPORT_MINUTES", 5.0, least=0.001),
-        debug_mib=int(number(environ, "DLC_COMPILER_DEBUG_MB", 500, least=1)),
-        mode=one_of(environ, "DLC_COMPILER_MODE", MODES),
-        effort=one_of(environ, "DLC_COMPILER_EFFORT", (NORMAL, MOST)),
-        budget=budget(environ.get("DLC_COMPILER_BUDGET", "")),
-        same_random=flag(environ, "DLC_COMPILER_SAME_RANDOM"),
-        tf32=flag(environ, "DLC_COMPILER_TF32"),
-        optimizer=one_of(environ, "DLC_COMPILER_OPTIMIZER", (AUTO, OFF)) == AUTO,
+        minutes=read_number(environ, "DLC_COMPILER_REPORT_MINUTES", 5.0, least=0.001),
+        debug_mib=int(read_number(environ, "DLC_COMPILER_DEBUG_MB", 500, least=1)),
+        mode=read_choice(environ, "DLC_COMPILER_MODE", MODES),
+        effort=read_choice(environ, "DLC_COMPILER_EFFORT", (NORMAL, MOST)),
+        budget=read_budget(environ.get("DLC_COMPILER_BUDGET", "")),
+        same_random=read_flag(environ, "DLC_COMPILER_SAME_RANDOM"),
+        tf32=read_flag(environ, "DLC_COMPILER_TF32"),
+        optimizer=read_choice(environ, "DLC_COMPILER_OPTIMIZER", (AUTO, OFF)) == AUTO,
     )
 
 
-def one_of(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+def read_choice(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
     """Return the value of a variable, the first of `values` if it is not set."""
     value = environ.get(name, "").strip().lower() or values[0]
     if value not in values:
@@ -61,7 +62,7 @@ def one_of(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> st
     return value
 
 
-def budget(text: str) -> tuple[float, float]:
+def read_budget(text: str) -> tuple[float, float]:
     """Read `SECONDS`, `PERCENT%` or `SECONDS,PERCENT%`; what is not named is 0."""
     if not text.strip():
         return BUDGET
@@ -82,14 +83,14 @@ def budget(text: str) -> tuple[float, float]:
     return seconds, share
 
 
-def flag(environ: Mapping[str, str], name: str) -> bool:
+def read_flag(environ: Mapping[str, str], name: str) -> bool:
     value = environ.get(name, "").strip().lower()
     if value not in TRUE + FALSE:
         raise CompilerError(f"{name}={environ[name]}: expected 1 or 0")
     return value in TRUE
 
 
-def number(environ: Mapping[str, str], name: str, default: float, least: float) -> float:
+def read_number(environ: Mapping[str, str], name: str, default: float, least: float) -> float:
     text = environ.get(name, "").strip()
     try:
         value = float(text or default)

@@ -13,7 +13,7 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit("usage: python -m dlc_runtime.profile SCRIPT [ARGUMENT ...]")
     os.environ[SWITCH] = "1"
-    import dlc_runtime.profile.arm  # noqa: F401 - importing it is what arms
+    import dlc_runtime.profile.import_hook  # noqa: F401 - importing it is what arms
 
     script = sys.argv[1]
     sys.argv = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Splits a training loop's time in waiting and computing, with what workers spend on batches. Knows no framework."""
+"""Splits a training loop's time in waiting and computing, with what workers spend on batches. Imports no framework."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEPT = 10000  # steps for the median
-FEW = 50  # parts of one batch whose bytes are counted
-MOST_INNER = 2  # batches of another loader within one step; more are a loop of their own, such as an evaluation
+# Parts of one batch whose bytes are counted.
+FEW = 50
+# Batches of another loader within one step; more are a loop of their own, such as an evaluation.
+MOST_INNER = 2
 
 
 class Clock:
@@ -31,15 +33,17 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         compilations: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.settle = settle  # waits until the accelerator has done what it was given
+        # Waits until the accelerator has done what it was given.
+        self.settle = settle
         self.now = now
-        self.compilations = compilations  # a number that changes when something is compiled
+        # A number that changes when something is compiled.
+        self.compilations = compilations
         self.waited = 0.0
         self.waits = 0
 
 
 class Meter:
-    """Of one loader. A step begins when it gets a batch and ends when it asks for the next one."""
+    """The time of one loader. A step begins when it gets a batch and ends when it asks for the next one."""
 
     def __init__(self, clock: Clock, skip: int) -> None:
         self._clock, self._skip = clock, skip
@@ -48,9 +52,11 @@ class Meter:
         self.in_process = Fetches()
         self.workers: set[int] = set()
         self.most_workers = 0
-        self.parallel: bool | None = None  # whether the loader prepares several batches at a time; None: unknown
+        # Whether the loader prepares several batches at a time; None: unknown.
+        self.parallel: bool | None = None
         self._steps: deque[float] = deque(maxlen=KEPT)
-        self.steps = self.compiled_steps = 0  # that count, and that do not: in these something was compiled
+        # Steps that count, and steps in which something was compiled, which do not.
+        self.steps = self.compiled_steps = 0
         self._compilations = 0
         self._asked = self._got = 0.0
         self._fresh = True
@@ -59,8 +65,9 @@ class Meter:
         self._others = (0.0, 0)
 
     def ask(self, *, settled: bool = False) -> None:
-        """The loop wants a batch. With `settled` the accelerator has already done the step."""
-        if self._pending:  # the last one was not there: an iteration ended inside of a graph
+        """Note that the loop wants a batch. With `settled` the accelerator has already done the step."""
+        # The last one was not there: an iteration ended inside of a graph.
+        if self._pending:
             self.leave()
         self._pending = True
         if not self._fresh and not settled:
@@ -70,7 +77,7 @@ class Meter:
             self._end_step()
 
     def got(self, batch: Any) -> None:
-        """It has one."""
+        """Note that the loop has its batch."""
         self._pending = False
         self._got = self._clock.now()
         self._wait = self._got - self._asked
@@ -81,12 +88,12 @@ class Meter:
             self._wait = 0.0
             self._fresh = False
         if not self.batch_bytes:
-            self.batch_bytes = float(size(batch))
+            self.batch_bytes = float(batch_bytes(batch))
         self._others = (self._clock.waited, self._clock.waits)
         self._compilations = self._clock.compilations()
 
     def leave(self) -> None:
-        """There is none any more: the next batch is that of a new iteration."""
+        """End the iteration: the next batch is that of a new one."""
         self._fresh = True
         self._pending = False
 
@@ -112,14 +119,14 @@ class Meter:
         return median(self._steps) if self._steps else 0.0
 
 
-def size(value: Any, left: int = FEW) -> int:
-    """Bytes of the tensors and arrays in a batch, however they are nested."""
+def batch_bytes(value: Any, left: int = FEW) -> int:
+    """Count bytes of the tensors and arrays in a batch, however they are nested."""
     if left <= 0:
         return 0
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return sum(size(part, left - index) for index, part in enumerate(value[:left]))
+        return sum(batch_bytes(part, left - index) for index, part in enumerate(value[:left]))
     if isinstance(value, (bytes, str)):
         return len(value)
     found = getattr(value, "nbytes", None)
@@ -130,16 +137,17 @@ def size(value: Any, left: int = FEW) -> int:
     if hasattr(value, "shape") and hasattr(value.shape, "num_elements"):  # tensors of TensorFlow
         return int((value.shape.num_elements() or 0) * value.dtype.size)
     if hasattr(value, "__dict__") and left > 1:
-        return size({k: v for k, v in vars(value).items() if not k.startswith("_")}, left - 1)
+        return batch_bytes({k: v for k, v in vars(value).items() if not k.startswith("_")}, left - 1)
     return 0
 
 
-FOLDER = "DLC_PROFILE_FETCHES"  # set for workers that are started anew
+# Set for workers that are started anew.
+FOLDER = "DLC_PROFILE_FETCHES"
 LAYOUT = struct.Struct("qddd")
 
 
 class Fetches(NamedTuple):
-    """Batches, CPU seconds, seconds that their fetching took, and those of them that it stood in line for a CPU."""
+    """The cost of fetched batches: CPU seconds, seconds, and those of them in line for a CPU."""
 
     batches: int = 0
     cpu: float = 0.0
@@ -152,13 +160,13 @@ class Fetches(NamedTuple):
 
 
 def cpu_seconds() -> float:
-    """Of this process, and of the programs that it ran."""
+    """Return those of this process, and of the programs that it ran."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 def queued_seconds() -> float:
-    """That this thread could have run and another one had its CPU, since it began; 0 where the kernel does not say."""
+    """Return how long this thread stood in line for a CPU since it began; 0 if the kernel does not say."""
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat") as file:
         return int(file.read().split()[1]) / 1e9
     return 0.0
@@ -198,8 +206,8 @@ class WorkerFile:
         LAYOUT.pack_into(self._memory, 0, *self._total)
 
 
-def read(folder: str, pids: set[int]) -> Fetches:
-    """The sum over these workers; one that has made no batch yet has no file."""
+def read_fetches(folder: str, pids: set[int]) -> Fetches:
+    """Return the sum over these workers; a worker without a batch has no file."""
     total = Fetches()
     for pid in sorted(pids):
         with contextlib.suppress(OSError, struct.error), open(os.path.join(folder, str(pid)), "rb") as file:

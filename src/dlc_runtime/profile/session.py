@@ -1,4 +1,4 @@
-"""One process that trains: meters, also of a loop over any iterable, and its report. Knows no framework."""
+"""The session of one process: its meters, also of a loop over any iterable, and its report. Imports no framework."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import sys
 import tempfile
 import threading
 
-from dlc_runtime.profile import arm
 from dlc_runtime.profile import meter as meters
-from dlc_runtime.profile.memory import Memory
 from dlc_runtime.profile.meter import Clock, Fetch, Fetches, Meter
-from dlc_runtime.profile.processors import Gpus, Processors
-from dlc_runtime.profile.settings import SWITCH, Settings, read
+from dlc_runtime.profile.resources import Framework, Gpus, Memory, Processors
+from dlc_runtime.profile.settings import SWITCH, Settings, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,40 +29,16 @@ _lock = threading.RLock()
 _current: Session | None = None
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"dlc profile: {text}", file=sys.stderr, flush=True)
 
 
-class Framework:
-    """What the measuring has to know of one; as it is here, of none."""
-
-    name = "python"
-
-    def settle(self) -> None:
-        """Wait until the accelerator has done what it was given."""
-
-    def rank(self) -> int | None:
-        """This process's rank, where the script gave itself one."""
-        return None
-
-    def compilations(self) -> int:
-        """A number that changes when something is compiled."""
-        return 0
-
-    def device_memory(self) -> tuple[int, int | None] | None:
-        """Bytes of this process's accelerator: the most that was taken, and all that it has. None: it uses none."""
-        return None
-
-    def forget_device_peak(self) -> None:
-        """Begin to look for the peak again."""
-
-
-def current(framework: Framework) -> Session:
-    """This process's session. A forked process begins one of its own."""
+def current_session(framework: Framework) -> Session:
+    """Return this process's session. A forked process begins its own."""
     global _current
     with _lock:
         if _current is None or _current.process != os.getpid():
-            _current = Session(read({**os.environ, SWITCH: "1"}), framework)
+            _current = Session(read_settings({**os.environ, SWITCH: "1"}), framework)
         return _current
 
 
@@ -78,7 +52,8 @@ class Session:
         self.folder = tempfile.mkdtemp(prefix="dlc-profile-")
         os.environ[meters.FOLDER] = self.folder
         self._clock = Clock(framework.settle, compilations=framework.compilations)
-        self._meters: dict[int, tuple[Any, Meter]] = {}  # with what they measure, so that no other gets its number
+        # Keep the measured object alive, so that its id is not used again.
+        self._meters: dict[int, tuple[Any, Meter]] = {}
         self._next = 8
         self._failed = False
         self._memory = Memory(framework)
@@ -88,7 +63,8 @@ class Session:
         atexit.register(self._end)
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None and multiprocessing.parent_process() is not None:
-            from multiprocessing.util import Finalize  # a forked child ends without atexit
+            # A forked child ends without atexit.
+            from multiprocessing.util import Finalize
 
             Finalize(None, self._end, exitpriority=0)
 
@@ -98,10 +74,11 @@ class Session:
         return self._meters[id(source)][1]
 
     def after_step(self) -> None:
-        """Writes after 8, 16, 32 ... steps, so that a job that is killed leaves a report too."""
+        """Write after 8, 16, 32 ... steps, so that a job that is killed leaves a report too."""
         steps = self._main().steps
         given = self.framework.rank()
-        if given is not None:  # at the end its group may be gone
+        # The group may be gone at the end.
+        if given is not None:
             self._rank = given
         if steps and self.settings.ends and not self._marked:
             self._marked = True
@@ -127,7 +104,7 @@ class Session:
         self.finish(ENDED)
 
     def _main(self) -> Meter:
-        """The loader that most of the time goes to: of training, not of an evaluation."""
+        """Return the loader that most of the time goes to: of training, not of an evaluation."""
         meters = [meter for _, meter in self._meters.values()]
         return max(meters, key=lambda meter: meter.computing + meter.waiting, default=Meter(self._clock, 0))
 
@@ -135,7 +112,7 @@ class Session:
         value = self.as_json(state)
         if not value["steps"]:
             if state != RUNNING:
-                say(f"nothing measured: no loop over data had more than {self.settings.skip} steps")
+                log(f"nothing measured: no loop over data had more than {self.settings.skip} steps")
             return
         path = os.path.join(self.settings.report, f"rank-{self._rank}.json")
         try:
@@ -144,18 +121,19 @@ class Session:
             with open(partial, "w") as file:
                 json.dump(value, file, indent=1)
             os.replace(partial, path)
-        except OSError as error:  # a full disk must not end the training
+        except OSError as error:
+            # A full disk must not end the training.
             if not self._failed:
-                say(f"no report in {self.settings.report}: {error}")
+                log(f"no report in {self.settings.report}: {error}")
             self._failed = True
             return
         if state != RUNNING:
             share = value["waiting_seconds"] / (value["waiting_seconds"] + value["computing_seconds"])
-            say(f"{share:.0%} of the time of {value['steps']} steps was waiting for data: dlc profile {path}")
+            log(f"{share:.0%} of the time of {value['steps']} steps was waiting for data: dlc profile {path}")
 
     def as_json(self, state: str) -> dict[str, Any]:
         meter = self._main()
-        work = meter.in_process.plus(meters.read(self.folder, meter.workers))
+        work = meter.in_process.plus(meters.read_fetches(self.folder, meter.workers))
         return {
             "version": VERSION,
             "state": state,
@@ -188,21 +166,18 @@ class Session:
 
 
 def _end_process() -> None:
-    """At once: no handler of the script's runs, so nothing is saved and no rank waits for another one."""
+    """End at once: no handler of the script's runs, so nothing is saved and no rank waits for another."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def watched(batches: Iterable[T]) -> Iterator[T]:
-    """What has a way of its own to be measured is measured in that way, and not twice."""
-    for name in arm.WATCHED:
-        if name in sys.modules:
-            arm.patch(sys.modules[name])
+def measure_loop(batches: Iterable[T]) -> Iterator[T]:
+    """Measure a loop; batches of torch and TensorFlow are measured by the import hook, and not twice."""
     if type(batches).__module__.partition(".")[0] in ("torch", "tensorflow"):
         yield from batches
         return
-    session = current(Framework())
+    session = current_session(Framework())
     meter = session.meter_of(batches)
     iterator = iter(batches)
     while not session.over:

@@ -1,4 +1,4 @@
-"""What the environment asks of the profile."""
+"""The profile's settings, from DLC_PROFILE and its options. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK",
 class Settings(NamedTuple):
     on: bool = False
     report: str = f"{BASE}/output/data/profile"
-    steps: int = 200  # measured, then the script runs on without
-    skip: int = 3  # first steps, which also prepare and compile
+    # Measured, then the script runs on without.
+    steps: int = 200
+    # First steps, which also prepare and compile.
+    skip: int = 3
     rank: int = 0
     local_rank: int = 0
     ranks: int = 1
-    ends: bool = False  # the script too, once enough is measured: with exit code 0, and nothing is saved
+    # The script too, once enough is measured: with exit code 0, and nothing is saved.
+    ends: bool = False
 
 
-def read(environ: Mapping[str, str]) -> Settings:
-    """Raises ValueError with the variable, what was expected and what was found."""
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Read the settings; raise ValueError with the variable, what was expected and what was found."""
     return Settings(
         on=_switch(environ, SWITCH),
         report=environ.get("DLC_PROFILE_REPORT") or _report(environ),
@@ -41,7 +44,7 @@ def read(environ: Mapping[str, str]) -> Settings:
 
 
 def _report(environ: Mapping[str, str]) -> str:
-    """Where the launcher says that results go, else where it would look for them."""
+    """Return the launcher's folder for results, else the folder in which it would look."""
     base = environ.get("SAGEMAKER_BASE_DIR") or BASE
     return os.path.join(environ.get("SM_OUTPUT_DATA_DIR") or f"{base}/output/data", "profile")
 

@@ -7,8 +7,8 @@ Nothing here imports a framework before it is used.
 
 from __future__ import annotations
 
-from dlc_runtime.scaling.largest import LargestBatch, TrialError, largest_batch
-from dlc_runtime.scaling.warmup import (
+from dlc_runtime.scaling.batch_search import LargestBatch, TrialError, largest_batch
+from dlc_runtime.scaling.learning_rate import (
     LINEAR,
     RULES,
     SQUARE_ROOT,

@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-import dlc_runtime.compiler.arm  # before torch; in an image its .pth line has done it
+import dlc_runtime.compiler.import_hook  # before torch; in an image its .pth line has done it
 
 STEPS, BATCH, WIDTH, CLASSES = 12, 32, 64, 16
 LARGE_BATCH = 32768  # 2 MB of logits
@@ -183,4 +183,5 @@ CASES = (
 if __name__ == "__main__":
     replays = Replays()
     found = {case.__name__: case() for case in CASES}
-    print(json.dumps({"compiler": dlc_runtime.compiler.arm.asked(), "replays": replays.count, "cases": found}))
+    compiler = dlc_runtime.compiler.import_hook.requested_compiler()
+    print(json.dumps({"compiler": compiler, "replays": replays.count, "cases": found}))

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.compiler import cache_folder as cache
-from dlc_runtime.compiler import cache_intact
+from dlc_runtime.compiler import cache, cache_digests
 from harness.compile_cache import KEY, fill
 
-SOURCES = str(Path(cache.__file__).parents[3])
-USE = "import os, json; from dlc_runtime.compiler import cache_folder; print(json.dumps(cache_folder.use(os.environ)))"
+SOURCES = str(Path(cache.__file__).parents[2])
+USE = "import os, json; from dlc_runtime.compiler import cache; print(json.dumps(cache.use_cache(os.environ)))"
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def mounted(options: str, path: Path, then: list[str]) -> str:
 def test_a_read_only_cache_is_copied_and_is_a_warning(folder: Path) -> None:
     key = cache.key_of(KEY)
     fill(folder, f"{key}/ab/code.so", 10, 1.0)
-    cache_intact.note(str(folder / key))
+    cache_digests.note_digests(str(folder / key))
     see = f"{USE}; print(open(os.environ['TORCHINDUCTOR_CACHE_DIR'] + '/ab/code.so').read())"
     log = mounted(f'--bind -o ro "{folder}"', folder, [sys.executable, "-c", see])
     assert "the cache cannot be written" in log
@@ -62,8 +61,8 @@ def test_a_full_cache_is_a_warning(folder: Path) -> None:
 def test_what_another_job_uses_is_not_deleted(folder: Path) -> None:
     used = fill(folder, "used/file", 600, 1.0)
     free = fill(folder, "free/file", 600, 2.0)
-    take = f"hold({str(folder / 'used')!r}); print(1, flush=True); input()"
-    hold = f"from dlc_runtime.compiler.cache_folder import hold; {take}"
+    take = f"hold_lock({str(folder / 'used')!r}); print(1, flush=True); input()"
+    hold = f"from dlc_runtime.compiler.cache import hold_lock; {take}"
     with subprocess.Popen(
         [sys.executable, "-c", hold],
         stdin=subprocess.PIPE,

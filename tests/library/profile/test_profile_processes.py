@@ -9,16 +9,15 @@ import sys
 import time
 from pathlib import Path
 
-from dlc_runtime.profile import processors
-from dlc_runtime.profile.processors import Gpus
+from dlc_runtime.profile import resources
+from dlc_runtime.profile.resources import Gpus
 
 BOUND = 60.0  # seconds; only a bound
 SOURCES = Path(__file__).parents[3] / "src"
 BIG = 200 << 20
 PROGRAM = f"""
 import json, os, sys
-from dlc_runtime.profile.memory import Memory, host_peak
-from dlc_runtime.profile.session import Framework
+from dlc_runtime.profile.resources import Framework, Memory, host_peak
 memory = Memory(Framework())
 first = host_peak()
 held = bytearray(b"x" * {BIG // 2})
@@ -57,12 +56,12 @@ def test_cpu_seconds_of_a_tree_hold_children_that_run_and_that_ended() -> None:
     spin = "import time\nwhile time.process_time() < 0.4: pass\n"
     wait = "import sys; print(flush=True); sys.stdin.read()"
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}]); {wait}"
-    before = processors.tree_seconds(os.getpid())
+    before = resources.tree_seconds(os.getpid())
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert processors.tree_seconds(child.pid) >= 0.3
-        assert processors.tree_seconds(os.getpid()) - before >= 0.3
+        assert resources.tree_seconds(child.pid) >= 0.3
+        assert resources.tree_seconds(os.getpid()) - before >= 0.3
         assert child.stdin is not None
         child.stdin.close()
 

@@ -93,7 +93,7 @@ def test_each_rank_has_a_file_and_all_are_read_together(runner: Runner) -> None:
 
 def test_the_switch_measures_a_plain_python_that_the_images_line_armed(runner: Runner, tmp_path: Path) -> None:
     """The line is the one that an image has in its site-packages; here `sitecustomize` stands for it."""
-    line = 'import os; os.environ.get("DLC_PROFILE") and __import__("dlc_runtime.profile.arm")\n'
+    line = 'import os; os.environ.get("DLC_PROFILE") and __import__("dlc_runtime.profile.import_hook")\n'
     (tmp_path / "sitecustomize.py").write_text(line)
     sources = f"{tmp_path}{os.pathsep}{Path(__file__).parents[3] / 'src'}"
     assert runner.run("loaders.py", PYTHONPATH=sources).code == 0

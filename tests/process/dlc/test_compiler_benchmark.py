@@ -254,7 +254,8 @@ def test_an_unknown_model_is_refused() -> None:
 def test_the_environments_differ_by_the_line_of_the_library_alone(tmp_path: Path) -> None:
     runs = module("compiling.runs")
     found = runs.pythons(sys.executable, tmp_path)
-    ask = "import sys; print('dlc_runtime.compiler.arm' in sys.modules, any(p.endswith('/runtime') for p in sys.path))"
+    armed = "'dlc_runtime.compiler.import_hook' in sys.modules"
+    ask = f"import sys; print({armed}, any(p.endswith('/runtime') for p in sys.path))"
     environ = runs.clean({"DLC_COMPILER": "inductor"})
     assert runs.run([str(found.with_line), "-c", ask], environ, "with").strip() == "True True"
     assert runs.run([str(found.without), "-c", ask], environ, "without").strip() == "False False"

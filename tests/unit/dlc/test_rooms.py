@@ -45,21 +45,22 @@ LAUNCH = {
     "run": ("signals", "base", "discovery", "job", "plan", "supervision", "group"),
     "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
 }
-COMPILER = ("compiler.places", "compiler.settings", "compiler.seen")
-CACHE = ("compiler.cache_intact", "compiler.cache_folder")
+COMPILER = ("compiler.source_locations", "compiler.settings", "compiler.hooks")
+CACHE = ("compiler.cache_digests", "compiler.cache")
 RUNTIME = {
-    "compiler.places": (),
+    "compiler.source_locations": (),
     "compiler.settings": (),
-    "compiler.seen": ("compiler.settings",),
-    "compiler.cache_intact": COMPILER,
-    "compiler.cache_folder": (*COMPILER, "compiler.cache_intact"),
+    "compiler.hooks": ("compiler.settings",),
+    "compiler.cache_digests": COMPILER,
+    "compiler.cache": (*COMPILER, "compiler.cache_digests"),
     "compiler.report": COMPILER,
     "compiler.pytorch": (*COMPILER, *CACHE, "compiler.report"),
-    "compiler.xla": (*COMPILER, "compiler.report"),
+    "compiler.xla_graphs": ("compiler.report",),
+    "compiler.pytorch_xla": (*COMPILER, "compiler.report", "compiler.xla_graphs"),
     "compiler.tensorflow_xla": (*COMPILER, *CACHE, "compiler.report"),
-    "compiler.arm": (*COMPILER, "compiler.pytorch", "compiler.xla", "compiler.tensorflow_xla"),
-    "usable_cpus": (),
-    "profile": ("usable_cpus",),
+    "compiler.import_hook": (*COMPILER, "compiler.pytorch", "compiler.pytorch_xla", "compiler.tensorflow_xla"),
+    "host": (),
+    "profile": ("host",),
     "scaling": ("profile",),
     "cluster_facts": (),
     "dataservice.errors": (),
@@ -67,7 +68,7 @@ RUNTIME = {
     "dataservice.wire": ("dataservice.errors",),
     "dataservice.server": (
         "cluster_facts",
-        "usable_cpus",
+        "host",
         "dataservice.errors",
         "dataservice.schedule",
         "dataservice.wire",
@@ -78,7 +79,7 @@ RUNTIME = {
         "dataservice.schedule",
         "dataservice.wire",
     ),
-    "dataservice.tensorflow": ("cluster_facts", "usable_cpus", "dataservice.errors", "dataservice.wire"),
+    "dataservice.tensorflow": ("cluster_facts", "host", "dataservice.errors", "dataservice.wire"),
 }
 LINT = {
     "findings": (),
@@ -96,7 +97,7 @@ PACKAGES = {
     SOURCES / "dlc_lint": LINT,
 }
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
-FRAMEWORKLESS = (*COMPILER, *CACHE, "compiler.report", "compiler.arm")
+FRAMEWORKLESS = (*COMPILER, *CACHE, "compiler.report", "compiler.xla_graphs", "compiler.import_hook")
 FRAMEWORKS = ("torch", "torch_xla", "tensorflow", "keras")
 ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 

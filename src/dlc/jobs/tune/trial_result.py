@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlc.jobs.run.lifecycle import ContainerState
-from dlc_runtime.scaling.largest import says_memory
+from dlc_runtime.scaling.batch_search import says_memory
 
 FITS, TIGHT, MEMORY, TIME, DATA, FAILED = "fits", "tight", "memory", "time", "data", "failed"
 KILLED = 137

@@ -17,7 +17,7 @@ from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRu
 from dlc.jobs.run.run import FAILURE, claim_job, remove_leftovers, require_image, require_limits, take_files_back
 from dlc.jobs.tune.request import REPORTS, Mode, Request, make_trial_job
 from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge_trial
-from dlc_runtime.scaling.largest import largest_that_fits
+from dlc_runtime.scaling.batch_search import largest_that_fits
 
 Start = Callable[[Mode, int], Ended]
 Say = Callable[[str], None]

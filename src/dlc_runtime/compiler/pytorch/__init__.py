@@ -1,1 +1,1 @@
-"""Compiles PyTorch models in place, by TorchInductor; may import torch, `base`, `cache` and `report`."""
+"""Compiles PyTorch models in place, by TorchInductor; may import torch, cache, report and what these import."""

@@ -1,10 +1,10 @@
 """Compiles attention without the masks that hide nothing, as eager code computes it.
 
-A mask rules out the fastest kernels of scaled_dot_product_attention. transformers gives one only where `is_causal`
+A mask rules out the fastest kernels of scaled_dot_product_attention. transformers gives one only if `is_causal`
 cannot say the same. For that it reads the mask; while a graph is captured it cannot, and always gives one. So the part
 of the captured graph that makes the masks is run with the batch at hand before the graph is compiled. Attention whose
 mask shows everything, or everything that is not later, is compiled without it. Before each later call that part is run
-again. A batch whose mask says more (padding, packed sequences) runs the graph as it was captured, not compiled; where
+again. A batch whose mask says more (padding, packed sequences) runs the graph as it was captured, not compiled; if
 more than a few do, everything is compiled anew with its masks.
 """
 
@@ -15,7 +15,7 @@ import weakref
 
 import torch
 
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.hooks import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 ATTENTION = torch.nn.functional.scaled_dot_product_attention
 PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-FULL, CAUSAL = "full", "causal"  # a mask that shows everything; one that shows what is not later
-MOST_MAKERS = 500  # operations that make the masks of a graph
+# A mask that shows everything; one that shows what is not later.
+FULL, CAUSAL = "full", "causal"
+# Operations that make the masks of a graph.
+MOST_MAKERS = 500
 # A graph that needed its masks this often, and in more than one of SHARE calls, is worth compiling with them.
 FEW, SHARE = 3, 10
 # What masks are made with. These operations change nothing and draw no random number, so they may run twice.
@@ -48,11 +50,13 @@ WRITES = frozenset((
 NOT_WRITES = frozenset(("and_", "or_", "not_", "is_"))  # of the module `operator`
 
 
-class Needed:
+class MaskUse:
     """How often masks that had been left out were needed, in this process."""
 
-    kept = False  # what is compiled from here on has its masks
-    told = False  # that masks could not be read
+    # From here on code is compiled with its masks.
+    kept = False
+    # Whether it was told that masks could not be read.
+    told = False
     left_out = calls = misses = 0
 
     @classmethod
@@ -61,29 +65,29 @@ class Needed:
         cls.misses += missed
         if missed and not cls.kept and cls.misses > FEW and cls.misses * SHARE > cls.calls:
             cls.kept = True
-            say(f"attention: {cls.misses} of {cls.calls} batches needed a mask (padding, packed): compiling with masks")
+            log(f"attention: {cls.misses} of {cls.calls} batches needed a mask (padding, packed): compiling with masks")
 
 
 def masks_are_kept() -> bool:
-    """What calls this while it is captured is compiled anew when the answer changes."""
-    return bool(Needed.kept)
+    """Tell the code that is captured; when the answer changes, that code is compiled anew."""
+    return bool(MaskUse.kept)
 
 
-def notes() -> list[str]:
-    """For the report."""
-    if not Needed.left_out:
+def report_notes() -> list[str]:
+    """Return sentences for the report."""
+    if not MaskUse.left_out:
         return []
-    missed = f"; {Needed.misses} of {Needed.calls} batches needed theirs" if Needed.misses else ""
-    return [f"attention: {Needed.left_out} masks that hide nothing are left out of the compiled code{missed}"]
+    missed = f"; {MaskUse.misses} of {MaskUse.calls} batches needed theirs" if MaskUse.misses else ""
+    return [f"attention: {MaskUse.left_out} masks that hide nothing are left out of the compiled code{missed}"]
 
 
-class Unmasked:
+class UnmaskedBackend:
     """A backend for torch.compile around another one, with its mode and options."""
 
     def __init__(self, backend: str | Callable[..., Any]) -> None:
         self._backend = backend
         self.__name__ = str(backend)  # torch's name for it
-        reach_into_ddp()
+        patch_ddp()
 
     def __call__(self, graph: GraphModule, inputs: list[Any], mode: Any = None, options: Any = None) -> Any:
         return without_masks(graph, inputs, functools.partial(self._compiler(mode, options), graph, inputs))
@@ -94,8 +98,8 @@ class Unmasked:
         return torch._dynamo.lookup_backend(self._backend)
 
 
-def reach_into_ddp() -> None:
-    """DistributedDataParallel's graphs are split before a backend sees them: their masks are left out before that."""
+def patch_ddp() -> None:
+    """Drop masks before DistributedDataParallel splits a graph: it does so before a backend sees the graph."""
     from torch._dynamo.backends.distributed import DDPOptimizer
 
     original = DDPOptimizer.compile_fn
@@ -104,52 +108,53 @@ def reach_into_ddp() -> None:
 
     def compile_fn(self: Any, graph: GraphModule, inputs: list[Any], **named: Any) -> Any:
         split = functools.partial(original, self, graph, inputs, **named)
-        return without_masks(graph, inputs, split) if is_ours(self.backend_compile_fn) else split()
+        return without_masks(graph, inputs, split) if is_unmasked_backend(self.backend_compile_fn) else split()
 
     DDPOptimizer.compile_fn = compile_fn
 
 
-def is_ours(backend: Any) -> bool:
-    """Below torch's wrappers, whose attribute had another name in older versions."""
+def is_unmasked_backend(backend: Any) -> bool:
+    """Look below torch's wrappers, whose attribute had another name in older versions."""
     for name in ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable"):
         while hasattr(backend, name):
             backend = getattr(backend, name)
-    return isinstance(getattr(backend, "compiler_fn", None), Unmasked)
+    return isinstance(getattr(backend, "compiler_fn", None), UnmaskedBackend)
 
 
 def without_masks(graph: GraphModule, inputs: Sequence[Any], compiled: Callable[[], Any]) -> Any:
-    """What `compiled` makes of the graph, which has lost the masks that can be left out when it is called."""
-    masks = None if Needed.kept else looked_for(graph, inputs)
+    """Return what `compiled` makes of the graph after the masks that can be left out were dropped from it."""
+    masks = None if MaskUse.kept else try_find_masks(graph, inputs)
     if masks is None:
         return compiled()
-    whole = torch.fx.GraphModule(graph, copied(graph))
+    whole = torch.fx.GraphModule(graph, copy_graph(graph))
     for node, kind in masks.attentions.items():
-        leave_out(node, kind)
+        drop_mask(node, kind)
     graph.recompile()
-    Needed.left_out += len(masks.attentions)
-    return Guarded(compiled(), whole, masks)
+    MaskUse.left_out += len(masks.attentions)
+    return MaskGuard(compiled(), whole, masks)
 
 
-def looked_for(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
+def try_find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
     try:
-        return found_masks(graph, inputs)
-    except Exception as fault:  # of operations that run nowhere but in a graph
-        if not Needed.told:
-            Needed.told = True
+        return find_masks(graph, inputs)
+    except Exception as fault:
+        # Some operations run nowhere but in a graph.
+        if not MaskUse.told:
+            MaskUse.told = True
             first = str(fault).partition("\n")[0]
-            say(f"attention: masks stay as they were captured: {type(fault).__name__}: {first}")
+            log(f"attention: masks stay as they were captured: {type(fault).__name__}: {first}")
         return None
 
 
-class Guarded:
-    """Runs compiled code without masks where the batch allows it, else the graph as it was captured."""
+class MaskGuard:
+    """Runs compiled code without masks if the batch allows it, else the graph as it was captured."""
 
     def __init__(self, compiled: Callable[..., Any], whole: GraphModule, masks: Masks) -> None:
         self._compiled, self._whole, self._masks = compiled, whole, masks
 
     def __call__(self, *inputs: Any) -> Any:
         missed = not self._masks.hide_nothing(inputs)
-        Needed.count(missed)
+        MaskUse.count(missed)
         return (self._whole if missed else self._compiled)(*inputs)
 
 
@@ -162,8 +167,10 @@ class Masks:
     def __init__(self, part: GraphModule, kinds: list[str], attentions: dict[Node, str], depends: list[int]) -> None:
         self.attentions = attentions
         self._part, self._kinds = part, kinds
-        self._on_tensors = depends  # inputs that the masks are made of
-        self._of_sizes: dict[tuple[int, ...], bool] = {}  # answers, where masks are made of sizes alone
+        # Inputs that the masks are made of.
+        self._on_tensors = depends
+        # Answers by size, if masks are made of sizes alone.
+        self._of_sizes: dict[tuple[int, ...], bool] = {}
 
     def hide_nothing(self, inputs: Sequence[Any]) -> bool:
         if self._on_tensors:
@@ -176,48 +183,48 @@ class Masks:
 
     def _look(self, inputs: Sequence[Any]) -> bool:
         with torch.no_grad():
-            return all(known(mask, kind) for mask, kind in zip(self._part(*inputs), self._kinds))
+            return all(has_kind(mask, kind) for mask, kind in zip(self._part(*inputs), self._kinds))
 
 
 # -- reading the graph ------------------------------------------------------------------------------------------------
 
 
-def found_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
-    """None where no mask can be left out, or none can be read: then the graph is compiled as it is."""
+def find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
+    """Return None if no mask can be left out or read: then the graph is compiled as it is."""
     given = [node for node in graph.graph.nodes if node.op == "placeholder"]
     masked = {node: mask for node in graph.graph.nodes if (mask := mask_of(node)) is not None}
     if not masked or len(given) != len(inputs):
         return None
-    values = [concrete(value) for value in inputs]
+    values = [concrete_value(value) for value in inputs]
     unread = {node for node, value in zip(given, values) if value is None}
     written = written_storages(graph.graph.nodes)
-    makers = {mask: makers_of(mask, unread) for mask in dict.fromkeys(masked.values())}
-    makers = {mask: nodes for mask, nodes in makers.items() if nodes and written.isdisjoint(map(storage, nodes))}
+    makers = {mask: find_makers(mask, unread) for mask in dict.fromkeys(masked.values())}
+    makers = {mask: nodes for mask, nodes in makers.items() if nodes and written.isdisjoint(map(storage_of, nodes))}
     if not makers:
         return None
     with torch.no_grad():
-        shown = [kind_of(mask) for mask in part_of(graph, makers)(*values)]
+        shown = [find_kind(mask) for mask in mask_graph(graph, makers)(*values)]
     kinds = {mask: kind for mask, kind in zip(makers, shown) if kind}
     attentions = {node: kinds[mask] for node, mask in masked.items() if mask in kinds}
     made_of = set().union(*(makers[mask] for mask in kinds))
     depends = [place for place, node in enumerate(given) if node in made_of and torch.is_tensor(values[place])]
-    part = part_of(graph, {mask: makers[mask] for mask in kinds})
+    part = mask_graph(graph, {mask: makers[mask] for mask in kinds})
     return Masks(part, list(kinds.values()), attentions, depends) if kinds else None
 
 
 def mask_of(node: Node) -> Node | None:
     if node.op != "call_function" or node.target is not ATTENTION:
         return None
-    mask = given_to(node).get("attn_mask")
+    mask = attention_arguments(node).get("attn_mask")
     return mask if isinstance(mask, torch.fx.Node) else None
 
 
-def given_to(attention: Node) -> dict[str, Any]:
+def attention_arguments(attention: Node) -> dict[str, Any]:
     return {**dict(zip(PARAMETERS, attention.args)), **attention.kwargs}
 
 
-def makers_of(mask: Node, unread: set[Node]) -> set[Node]:
-    """The nodes that a mask is made by, itself too; none where one of them may not run twice."""
+def find_makers(mask: Node, unread: set[Node]) -> set[Node]:
+    """Return the nodes that make a mask, itself too; an empty set if one of them may not run twice."""
     found: set[Node] = set()
     waiting = [mask]
     while waiting:
@@ -229,42 +236,43 @@ def makers_of(mask: Node, unread: set[Node]) -> set[Node]:
     return found
 
 
-def name_of(node: Node) -> str:
+def operation_name(node: Node) -> str:
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
 def is_pure(node: Node) -> bool:
-    return node.op in ("call_function", "call_method") and name_of(node) in PURE and "out" not in node.kwargs
+    return node.op in ("call_function", "call_method") and operation_name(node) in PURE and "out" not in node.kwargs
 
 
 def written_storages(nodes: Iterable[Node]) -> set[Any]:
-    """Of the tensors that the graph changes in place: what is made of them depends on when it is read."""
-    return {storage(source) for node in nodes if writes(node) for source in node.all_input_nodes} - {None}
+    """Return storages that the graph changes in place: a mask made of them depends on when it is read."""
+    return {storage_of(source) for node in nodes if is_in_place(node) for source in node.all_input_nodes} - {None}
 
 
-def writes(node: Node) -> bool:
-    name = name_of(node)
+def is_in_place(node: Node) -> bool:
+    name = operation_name(node)
     in_place = name in WRITES or (name.endswith("_") and not name.endswith("__") and name not in NOT_WRITES)
     mutable = getattr(getattr(node.target, "_schema", None), "is_mutable", False)
     calls = node.op in ("call_function", "call_method")
     return calls and bool(in_place or mutable or node.kwargs.get("inplace") or "out" in node.kwargs)
 
 
-def storage(node: Node) -> Any:
+def storage_of(node: Node) -> Any:
     value = node.meta.get("example_value")
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
-def concrete(value: Any) -> Any:
-    """A graph's input as its part may be run with it; None where it may not: a parameter, or no plain tensor."""
+def concrete_value(value: Any) -> Any:
+    """Return a graph's input to run its part with; None for a parameter, or for no plain tensor."""
     if isinstance(value, torch.SymInt):
-        return getattr(value.node, "hint", None)  # reading it otherwise would make the graph one of this size
+        # Reading it otherwise would make the graph one of this size.
+        return getattr(value.node, "hint", None)
     is_read = not isinstance(value, torch.Tensor) or (type(value) is torch.Tensor and not value.requires_grad)
     return value if is_read else None
 
 
-def part_of(graph: GraphModule, makers: dict[Node, set[Node]]) -> GraphModule:
-    """A graph of the same inputs that returns these masks."""
+def mask_graph(graph: GraphModule, makers: dict[Node, set[Node]]) -> GraphModule:
+    """Return a graph of the same inputs that returns these masks."""
     wanted = set().union(*makers.values())
     part = torch.fx.Graph()
     copies: dict[Node, Node] = {}
@@ -275,42 +283,43 @@ def part_of(graph: GraphModule, makers: dict[Node, set[Node]]) -> GraphModule:
     return torch.fx.GraphModule(torch.nn.Module(), part)
 
 
-def copied(graph: GraphModule) -> Any:
+def copy_graph(graph: GraphModule) -> Any:
     copy = torch.fx.Graph()
     copy.output(copy.graph_copy(graph.graph, {}))
     return copy
 
 
-def leave_out(attention: Node, kind: str) -> None:
-    given = {**given_to(attention), "attn_mask": None, "is_causal": kind == CAUSAL}
+def drop_mask(attention: Node, kind: str) -> None:
+    given = {**attention_arguments(attention), "attn_mask": None, "is_causal": kind == CAUSAL}
     attention.args = tuple(given.pop(name) for name in PARAMETERS[:3])
     attention.kwargs = given
 
 
 # -- reading masks ----------------------------------------------------------------------------------------------------
 
-_last: list[Any] = []  # the mask that was read last, its version, and its answers: all blocks of a model get one mask
+# The mask that was read last, its version, and its answers: all blocks of a model get one mask.
+_last: list[Any] = []
 
 
-def known(mask: torch.Tensor, kind: str) -> bool:
-    """`shows`, asked once for a tensor that nobody has changed since."""
+def has_kind(mask: torch.Tensor, kind: str) -> bool:
+    """Call `compute_kind` once for a tensor that nobody has changed since."""
     if mask.is_inference():  # has no version
-        return shows(mask, kind)
+        return compute_kind(mask, kind)
     if not _last or _last[0]() is not mask or _last[1] != mask._version:
         _last[:] = [weakref.ref(mask), mask._version, {}]
     answers: dict[str, bool] = _last[2]
     if kind not in answers:
-        answers[kind] = shows(mask, kind)
+        answers[kind] = compute_kind(mask, kind)
     return answers[kind]
 
 
-def kind_of(mask: Any) -> str:
-    """FULL, CAUSAL, or "" of a mask that says more."""
-    return next((kind for kind in (FULL, CAUSAL) if torch.is_tensor(mask) and known(mask, kind)), "")
+def find_kind(mask: Any) -> str:
+    """Return FULL, CAUSAL, or "" for a mask that says more."""
+    return next((kind for kind in (FULL, CAUSAL) if torch.is_tensor(mask) and has_kind(mask, kind)), "")
 
 
-def shows(mask: torch.Tensor, kind: str) -> bool:
-    """Whether a mask [..., queries, keys], of truths or of what is added to scores, is of this kind."""
+def compute_kind(mask: torch.Tensor, kind: str) -> bool:
+    """Compare a mask [..., queries, keys], of booleans or of numbers added to scores, with a kind."""
     if mask.dtype != torch.bool:
         if not mask.is_floating_point() or not bool(((mask == 0) | (mask <= torch.finfo(mask.dtype).min)).all()):
             return False
@@ -318,7 +327,8 @@ def shows(mask: torch.Tensor, kind: str) -> bool:
     if kind == FULL:
         return bool(mask.all())
     queries, keys = mask.shape[-2:]
-    if queries != keys:  # is_causal counts from the first key
+    # is_causal counts from the first key.
+    if queries != keys:
         return False
     causal = torch.ones(queries, keys, dtype=torch.bool, device=mask.device).tril()
     return bool(torch.equal(mask, causal.expand_as(mask)))

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 # Largest difference of a tensor, as a share of its largest value. float32 is that of GPUs, whose convolutions round.
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-DRAWS = 3  # of a module with random numbers, to see how far they spread its results
-SPREAD, RANDOM_TOLERANCE = 10.0, 0.05  # beyond the draws: times their spread, and a share of the value
+# A module with random numbers runs so often, to see how far they spread its results.
+DRAWS = 3
+# Allowed beyond the draws: times their spread, and a share of the value.
+SPREAD, RANDOM_TOLERANCE = 10.0, 0.05
 PLAIN = (int, float, str, bool, type(None))
 
 
@@ -28,7 +30,7 @@ class DifferentError(Exception):
     """What the way computes is not what eager computes."""
 
 
-class Seen:
+class PassResult:
     """Outputs of one forward, and the norm of each parameter's gradient."""
 
     def __init__(self, run: Callable[[], Any], parameters: list[torch.Tensor]) -> None:
@@ -39,28 +41,28 @@ class Seen:
         torch.clear_autocast_cache()
 
     def summary(self) -> torch.Tensor:
-        """Norms of the outputs and of all gradients together: what is alike in draws of other random numbers."""
+        """Return norms of outputs and of all gradients together: they are alike in draws of other random numbers."""
         outputs = [output.float().norm() for output in self.outputs if output.is_floating_point()]
         return torch.stack([*(value.cpu() for value in outputs), self.norms.norm().cpu()])
 
 
 def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> torch.Tensor:
-    """Of a loss if one is returned, else of all outputs with fixed weights."""
+    """Return norms of the gradients of a loss if one is returned, else of all outputs with fixed weights."""
     roots = [tensor for tensor in tensors if tensor.requires_grad]
     roots = [tensor for tensor in roots if tensor.numel() == 1][:1] or roots
     if not roots or not parameters:
         return torch.zeros(1)
-    found = torch.autograd.grad(roots, parameters, [weights_like(root) for root in roots], allow_unused=True)
+    found = torch.autograd.grad(roots, parameters, [make_weights(root) for root in roots], allow_unused=True)
     dense = [value.coalesce().values() if value is not None and value.is_sparse else value for value in found]
     return torch.stack([torch.zeros(()) if value is None else value.detach().float().norm().cpu() for value in dense])
 
 
-def weights_like(root: torch.Tensor) -> torch.Tensor:
-    """All different, so that no sum of outputs is a constant, as that of a softmax is."""
+def make_weights(root: torch.Tensor) -> torch.Tensor:
+    """Return different weights, so that no sum of outputs is a constant, as that of a softmax is."""
     return torch.linspace(0.5, 1.5, root.numel(), device=root.device).view(root.shape).to(root.dtype)
 
 
-class State:
+class ModuleState:
     """What a forward changes besides its outputs."""
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -79,14 +81,15 @@ class State:
         for part, buffers, plain in self._parts:
             for name, held, value in buffers:
                 if not torch.equal(held, value):
-                    held.data.copy_(value)  # a graph that still needs its backward does not count this as a change
+                    # A graph that still needs its backward does not count this as a change.
+                    held.data.copy_(value)
                 part._buffers[name] = held
             held_now = vars(part)
             held_now.update((name, value) for name, value in plain.items() if held_now.get(name) is not value)
 
 
 class RandomState:
-    """Of torch; `everything`: of Python and numpy too."""
+    """The state of torch's random numbers; `everything`: of Python's and numpy's too."""
 
     def __init__(self, everything: bool = False) -> None:
         self._cpu = torch.get_rng_state()
@@ -104,40 +107,40 @@ class RandomState:
             sys.modules["numpy.random"].set_state(self._numpy)
 
     def is_drawn_from(self) -> bool:
-        """Whether torch has drawn random numbers since."""
+        """Tell whether torch has drawn random numbers since."""
         if not torch.equal(self._cpu, torch.get_rng_state()):
             return True
         return self._cuda is not None and not torch.equal(self._cuda, torch.cuda.get_rng_state())
 
 
-def compare(module: torch.nn.Module, eager: Callable[[], Any], other: Callable[[], Any]) -> str:
+def compare_with_eager(module: torch.nn.Module, eager: Callable[[], Any], other: Callable[[], Any]) -> str:
     """Return what was compared, in words; raise DifferentError, or what `other` raises.
 
     What eager raises is the script's: then nothing is compared, and the script meets it in its own call.
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    state = State(module)
+    state = ModuleState(module)
     try:
         before = RandomState()
-        reference = Seen(eager, parameters)
+        reference = PassResult(eager, parameters)
         draws = [reference.summary()] if before.is_drawn_from() else []
         while draws and len(draws) < DRAWS:
-            draws.append(Seen(eager, parameters).summary())
+            draws.append(PassResult(eager, parameters).summary())
     except Exception as fault:
         state.restore()
         return f"not compared with eager ({type(fault).__name__}: {first_line(fault)})"
     state.restore()
     try:
-        found = Seen(other, parameters)
+        found = PassResult(other, parameters)
     finally:
         state.restore()
     check_structure(reference, found)
     if draws:
         return compare_draws(draws, found.summary())
-    return compare_values(reference, found, tolerance(module, reference))
+    return compare_values(reference, found, allowed_difference(module, reference))
 
 
-def check_structure(reference: Seen, found: Seen) -> None:
+def check_structure(reference: PassResult, found: PassResult) -> None:
     shapes, others = ([(tuple(output.shape), output.dtype) for output in seen.outputs] for seen in (reference, found))
     if reference.structure != found.structure or shapes != others:
         raise DifferentError(f"it returns {others}, eager {shapes}")
@@ -155,10 +158,10 @@ def compare_draws(draws: list[torch.Tensor], found: torch.Tensor) -> str:
     return f"as eager, by the norms of results and gradients: it draws random numbers ({len(draws)} draws of eager)"
 
 
-def compare_values(reference: Seen, found: Seen, allowed: float) -> str:
+def compare_values(reference: PassResult, found: PassResult, allowed: float) -> str:
     largest = 0.0
     for one, other in zip(reference.outputs, found.outputs):
-        largest = max(largest, difference(one, other))
+        largest = max(largest, largest_difference(one, other))
     floor = 0.01 * reference.norms.norm()
     gradients = ((found.norms - reference.norms).abs() / (reference.norms + floor).clamp_min(1e-30)).max()
     largest_gradient = float(torch.nan_to_num(gradients, nan=float("inf")))
@@ -170,8 +173,8 @@ def compare_values(reference: Seen, found: Seen, allowed: float) -> str:
     return f"as eager: outputs within {largest:.2g}, gradients within {largest_gradient:.2g} ({allowed:g} is allowed)"
 
 
-def difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Largest difference as a share of the largest value; numbers that are not finite must be so in both."""
+def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return it as a share of the largest value; numbers that are not finite must be so in both."""
     if not one.numel():
         return 0.0
     if not (one.is_floating_point() or one.is_complex()):
@@ -183,10 +186,10 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).abs().max()) / (largest or 1.0)
 
 
-def tolerance(module: torch.nn.Module, reference: Seen) -> float:
-    """Of the least exact number format that takes part."""
+def allowed_difference(module: torch.nn.Module, reference: PassResult) -> float:
+    """Return the tolerance of the least exact number format that takes part."""
     formats = {output.dtype for output in reference.outputs} | {value.dtype for value in module.parameters()}
-    formats.update(autocasts())
+    formats.update(autocast_formats())
     return max((TOLERANCES[known] for known in formats if known in TOLERANCES), default=TOLERANCES[torch.float32])
 
 
@@ -201,7 +204,7 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> int:
     return sum(value.nbytes for value in state_tensors(optimizer))
 
 
-def copy_of(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+def copy_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Return one with parameters and state of its own, the same gradients, and no hooks of the script's."""
     found = copy.deepcopy(optimizer)
     for group, copied in zip(optimizer.param_groups, found.param_groups):
@@ -210,8 +213,8 @@ def copy_of(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     return found
 
 
-def autocasts() -> list[torch.dtype]:
-    """Number formats of the autocasts that are on."""
+def autocast_formats() -> list[torch.dtype]:
+    """Return number formats of the autocasts that are on."""
     if torch.__version__ >= (2, 4):  # a TorchVersion
         return [torch.get_autocast_dtype(device) for device in ("cuda", "cpu") if torch.is_autocast_enabled(device)]
     gpu = [torch.get_autocast_gpu_dtype()] if torch.is_autocast_enabled() else []
@@ -223,7 +226,7 @@ def first_line(fault: Exception) -> str:
 
 
 def is_of_compiled_code(fault: Exception) -> bool:
-    """Whether it came out of what AOTAutograd has made."""
+    """Tell whether the fault came out of code that AOTAutograd has made."""
     trace = fault.__traceback__
     while trace is not None and "_aot_autograd" not in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Takes a module's calls in training to the way that the steps run; everything else stays eager.
+"""Runs a module's calls in training the way that was chosen; everything else stays eager.
 
 While a way is chosen by measuring it is compared with eager before its first step, and what fails in it runs eager in
 its place, with the same random numbers, so no step is lost.
@@ -12,11 +12,11 @@ import weakref
 import torch
 from torch.utils._pytree import tree_map
 
-from dlc_runtime.compiler.places import create_graph_around
-from dlc_runtime.compiler.pytorch.choose import is_sharded
-from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare, first_line
+from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare_with_eager, first_line
+from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
 from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.source_locations import find_create_graph_around
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,25 +31,32 @@ LOST_STEP = "only the script can repeat this step"
 
 
 class Dispatch:
-    """The state of the class is that of the process: all modules run one way."""
+    """Stands for one module's calls. State of the class is the process's: all modules run one way."""
 
     paused = False  # while new modules are watched
     way = WAYS[EAGER]
     choosing = False  # by measuring
     strict = False  # what fails ends the job
-    step = 0  # how often a step has ended
-    failed = ""  # why the way cannot be used; whoever chose it reads it after a step
-    memory = 0  # bytes of the device at the end of a forward, the most since it was set to 0
-    compared: ClassVar[dict[str, str]] = {}  # by way: how its results were compared with eager's
+    # How often a step has ended.
+    step = 0
+    # Why the way cannot be used; whoever chose it reads it after a step.
+    failed = ""
+    # Bytes of the device at the end of a forward, the most since it was set to 0.
+    memory = 0
+    # Way -> how its results were compared with eager's.
+    compared: ClassVar[dict[str, str]] = {}
     every: ClassVar[weakref.WeakSet[Dispatch]] = weakref.WeakSet()
 
     def __init__(self, module: torch.nn.Module, name: str, compile_call: Compile) -> None:
-        self._module = weakref.ref(module)  # a cycle would keep a deleted model's memory until the next collection
+        # A cycle would keep a deleted model's memory until the next collection.
+        self._module = weakref.ref(module)
         self.name, self._compile = name, compile_call
-        self._mode = module.training  # in which it is trained: some scripts train in eval()
+        # The mode in which it is trained: some scripts train in eval().
+        self._mode = module.training
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._accepted: set[str] = set()
-        self._gradients_of = 0  # the step in which the gradients were last looked at
+        # The step in which the gradients were last looked at.
+        self._gradients_of = 0
         Dispatch.every.add(self)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -68,7 +75,8 @@ class Dispatch:
         return output
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # a pickled or copied module is an eager one, and needs nothing of ours to be read
+        # A pickled or copied module is an eager one, and needs nothing of ours to be read.
+        return type(None), ()
 
     def attempt(
         self,
@@ -78,17 +86,17 @@ class Dispatch:
         arguments: tuple[Any, ...],
         named: dict[str, Any],
     ) -> Any:
-        """Run compiled code, or eager in its place where it fails or computes something else."""
+        """Run compiled code, or eager in its place if it fails or computes something else."""
         state = RandomState()
         try:
             function = self._function(way, module)
             if way.reuses_memory and self._gradients_of != Dispatch.step:
                 self._gradients_of = Dispatch.step
-                own_gradients(module)
+                copy_gradients(module)
             if Dispatch.choosing and way.name not in self._accepted:
                 self._take_in(way, module, eager, function, arguments, named)
             output = function(module, *arguments, **named)
-            return owned(output) if way.reuses_memory else output
+            return copy_output(output) if way.reuses_memory else output
         except DifferentError as fault:
             reason = f"{self.name}: {fault}"
         except Exception as fault:
@@ -100,7 +108,8 @@ class Dispatch:
             self.release(way.name)
             torch.cuda.empty_cache()
         state.restore()
-        output = eagerly(lambda: eager(*arguments, **named))  # the script's own exception is no fault of the way
+        # The script's own exception is no fault of the way.
+        output = run_eager(lambda: eager(*arguments, **named))
         Dispatch.failed, Dispatch.way = reason, WAYS[EAGER]
         return output
 
@@ -113,10 +122,10 @@ class Dispatch:
         arguments: tuple[Any, ...],
         named: dict[str, Any],
     ) -> None:
-        why_not = why_not_compared(module)
-        Dispatch.compared[way.name] = why_not or compare(
+        why_not = reason_not_compared(module)
+        Dispatch.compared[way.name] = why_not or compare_with_eager(
             module,
-            lambda: eagerly(lambda: eager(*arguments, **named)),
+            lambda: run_eager(lambda: eager(*arguments, **named)),
             lambda: function(module, *arguments, **named),
         )
         self._accepted.add(way.name)
@@ -125,7 +134,9 @@ class Dispatch:
         if way.name not in self._compiled:
             blocks = repeated_blocks(module) if way.regional else []
             self._compiled[way.name] = (
-                Regions(self.name, blocks, way, self._compile) if blocks else self._compile(module, self.name, way)
+                RegionalModule(self.name, blocks, way, self._compile)
+                if blocks
+                else self._compile(module, self.name, way)
             )
         return self._compiled[way.name]
 
@@ -133,11 +144,11 @@ class Dispatch:
         """Let go of what was compiled for a way."""
         self._accepted.discard(way)
         held = self._compiled.pop(way, None)
-        if isinstance(held, Regions):
+        if isinstance(held, RegionalModule):
             held.remove()
 
 
-class InsideHooks(Dispatch):
+class ForwardDispatch(Dispatch):
     """Runs a module's hooks as they are, and compiled code in place of its forward."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -156,7 +167,7 @@ class InsideHooks(Dispatch):
             del module.__dict__["forward"]
 
 
-class Regions:
+class RegionalModule:
     """A module of which each kind of repeated block is compiled once, and the rest runs eager."""
 
     def __init__(self, name: str, kinds: list[list[torch.nn.Module]], way: Way, compile_call: Compile) -> None:
@@ -164,7 +175,7 @@ class Regions:
         for blocks in kinds:
             function = compile_call(blocks[0], f"{name}.{type(blocks[0]).__name__}", way)
             for block in blocks:
-                block._compiled_call_impl = Region(block, way, function)
+                block._compiled_call_impl = CompiledBlock(block, way, function)
                 self._blocks.append(weakref.ref(block))
 
     def __call__(self, module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
@@ -173,11 +184,11 @@ class Regions:
     def remove(self) -> None:
         for reference in self._blocks:
             block = reference()
-            if block is not None and isinstance(block._compiled_call_impl, Region):
+            if block is not None and isinstance(block._compiled_call_impl, CompiledBlock):
                 block._compiled_call_impl = None
 
 
-class Region:
+class CompiledBlock:
     def __init__(self, block: torch.nn.Module, way: Way, function: Callable[..., Any]) -> None:
         self._block, self._way, self._function = weakref.ref(block), way.name, function
         self._mode = block.training
@@ -207,11 +218,11 @@ def must_be_eager() -> bool:
         or torch._C._get_tracing_state() is not None
         or is_symbolic_tracing()
         or torch._C._functorch.peek_interpreter_stack() is not None
-        or create_graph_around() != ""
+        or find_create_graph_around() != ""
     )
 
 
-def eagerly(run: Callable[[], Any]) -> Any:
+def run_eager(run: Callable[[], Any]) -> Any:
     """Call with all modules on eager: regions are parts of a module that calls them."""
     way, Dispatch.way = Dispatch.way, WAYS[EAGER]
     try:
@@ -220,18 +231,18 @@ def eagerly(run: Callable[[], Any]) -> Any:
         Dispatch.way = way
 
 
-def why_not_compared(module: torch.nn.Module) -> str:
+def reason_not_compared(module: torch.nn.Module) -> str:
     if is_sharded(module):
         return "not compared with eager: its parameters are sharded"
     hooks = [
         hook for part in module.modules() for hook in (*part._forward_pre_hooks.values(), *part._forward_hooks.values())
     ]
-    if any(base.__name__ == "HookOutside" for hook in hooks for base in type(hook).__mro__):
+    if any(base.__name__ == "UncompiledHook" for hook in hooks for base in type(hook).__mro__):
         return "not compared with eager: the script's hooks would see the batch twice"
     return ""
 
 
-def owned(output: Any) -> Any:
+def copy_output(output: Any) -> Any:
     """Copy what a call returned out of memory that the next one writes over."""
 
     def own(leaf: Any) -> Any:
@@ -244,7 +255,7 @@ def owned(output: Any) -> Any:
     return tree_map(own, output)
 
 
-def own_gradients(module: torch.nn.Module) -> None:
+def copy_gradients(module: torch.nn.Module) -> None:
     """Copy gradients that outlived their step, as with zero_grad(set_to_none=False)."""
     for parameter in module.parameters():
         if parameter.grad is not None:

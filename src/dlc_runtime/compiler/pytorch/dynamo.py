@@ -10,9 +10,9 @@ from typing import Any, Callable, NamedTuple
 
 import torch
 
-from dlc_runtime.compiler.places import is_users, place_of
-from dlc_runtime.compiler.report.record import Cause, Record, cause_of, lines_of
+from dlc_runtime.compiler.report.record import RecompileCause, Record, cause_of, lines_of
 from dlc_runtime.compiler.settings import Settings
+from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ class Compilation(NamedTuple):
     failure_line: int
 
 
-class Break(NamedTuple):
+class GraphBreak(NamedTuple):
     reason: str
     stack: tuple[tuple[str, int], ...]  # outermost first
 
 
-def utils() -> Any:
+def dynamo_utils() -> Any:
     import torch._dynamo.utils
 
     return torch._dynamo.utils
@@ -55,14 +55,17 @@ def configure(settings: Settings) -> None:
 
     config.suppress_errors = not settings.strict
     if hasattr(config, "skip_nnmodule_hook_guards"):
-        config.skip_nnmodule_hook_guards = False  # else a hook added later is silently never called
+        # Else a hook added later is silently never called.
+        config.skip_nnmodule_hook_guards = False
     import torch._functorch.config as functorch
 
     if hasattr(functorch, "donated_buffer"):
-        functorch.donated_buffer = False  # else a backward with retain_graph=True fails, which runs eager
-    if hasattr(config, "ignore_logger_methods"):  # else a graph is cut in two at what the eager steps have said once
-        config.ignore_logger_methods = {*config.ignore_logger_methods, *said_once()}
-    limit = getattr(utils(), "set_compilation_metrics_limit", None)
+        # Else a backward with retain_graph=True fails, which runs eager.
+        functorch.donated_buffer = False
+    # Else a graph is cut in two at what the eager steps have said once.
+    if hasattr(config, "ignore_logger_methods"):
+        config.ignore_logger_methods = {*config.ignore_logger_methods, *log_once_methods()}
+    limit = getattr(dynamo_utils(), "set_compilation_metrics_limit", None)
     if limit is not None:
         limit(MOST_RECORDS)
     if settings.same_random:
@@ -71,13 +74,13 @@ def configure(settings: Settings) -> None:
         inductor.fallback_random = True
 
 
-def said_once() -> set[Any]:
+def log_once_methods() -> set[Any]:
     """Return methods with which transformers' loggers say a thing the first time only."""
     return {getattr(logging.Logger, name, None) for name in ("warning_once", "info_once")} - {None}
 
 
-def without_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:
-    """Dynamo splits a graph at DistributedDataParallel's buckets, and fails where one is below a MiB. Returns notes."""
+def allow_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:
+    """Stop Dynamo from splitting graphs at DistributedDataParallel's buckets if one is below a MiB. Return notes."""
     import torch._dynamo.config as config
 
     if all(getattr(wrapper, "bucket_bytes_cap", MIB) >= MIB for wrapper in wrappers):
@@ -88,37 +91,37 @@ def without_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:
     ]
 
 
-def drain() -> list[Compilation]:
-    records = getattr(utils(), "_compilation_metrics", None)
+def drain_compilations() -> list[Compilation]:
+    records = getattr(dynamo_utils(), "_compilation_metrics", None)
     if not records:
         return []
     found = list(records)
-    utils().clear_compilation_metrics()
-    return [compilation(record) for record in found]
+    dynamo_utils().clear_compilation_metrics()
+    return [read_compilation(record) for record in found]
 
 
-def recorded() -> int:
+def count_records() -> int:
     """Return how many records wait to be drained."""
-    return len(getattr(utils(), "_compilation_metrics", None) or ())
+    return len(getattr(dynamo_utils(), "_compilation_metrics", None) or ())
 
 
 def forget_failures(known: int) -> None:
     """Drop what failed after the first `known` records."""
-    records = getattr(utils(), "_compilation_metrics", None)
+    records = getattr(dynamo_utils(), "_compilation_metrics", None)
     if not records:
         return
     latest = [records.pop() for _ in range(len(records) - known)]
-    records.extend(record for record in reversed(latest) if not compilation(record).failure)
+    records.extend(record for record in reversed(latest) if not read_compilation(record).failure)
 
 
-def is_own_error(fault: BaseException) -> bool:
+def is_dynamo_error(fault: BaseException) -> bool:
     """Return whether Dynamo raised it, not the script."""
     import torch._dynamo.exc as exc
 
     return isinstance(fault, exc.TorchDynamoException)
 
 
-def listen(begin: Callable[..., None], end: Callable[..., None]) -> None:
+def listen_to_compiling(begin: Callable[..., None], end: Callable[..., None]) -> None:
     """Call `begin` and `end` around everything that is compiled, in the thread that compiles."""
     try:
         from torch._dynamo.callback import callback_handler
@@ -128,7 +131,7 @@ def listen(begin: Callable[..., None], end: Callable[..., None]) -> None:
     callback_handler.register_end_callback(end)
 
 
-def compilation(record: Any) -> Compilation:
+def read_compilation(record: Any) -> Compilation:
     def get(name: str, default: Any) -> Any:
         value = getattr(record, name, None)
         return default if value is None else value
@@ -150,22 +153,22 @@ def compilation(record: Any) -> Compilation:
     )
 
 
-def drain_breaks() -> list[Break]:
-    reasons = getattr(utils(), "graph_break_reasons", None)
+def drain_breaks() -> list[GraphBreak]:
+    reasons = getattr(dynamo_utils(), "graph_break_reasons", None)
     if not reasons:
         return []
     found = list(reasons)
     reasons.clear()
     return [
-        Break(str(item.reason), tuple((frame.filename, frame.lineno or 0) for frame in item.user_stack))
+        GraphBreak(str(item.reason), tuple((frame.filename, frame.lineno or 0) for frame in item.user_stack))
         for item in found
         if getattr(item, "graph_break", True)
     ]
 
 
 def cache_counts() -> tuple[int, int]:
-    """Hits and misses of the caches of compiled graphs, in this process so far."""
-    counters = utils().counters
+    """Return hits and misses of the caches of compiled graphs, in this process so far."""
+    counters = dynamo_utils().counters
     inductor, autograd = counters["inductor"], counters["aot_autograd"]
     return (
         inductor["fxgraph_cache_hit"] + autograd["autograd_cache_hit"],
@@ -177,30 +180,30 @@ def is_recompile_limit(item: Compilation) -> bool:
     return "recompile limit" in item.failure or "cache_size_limit" in item.failure or "recompile_limit" in item.failure
 
 
-def version() -> str:
-    return str(torch.__version__)
-
-
 EXPLANATION = "Explanation: "
 RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
 
 
-class Compilations(Record):
+class PyTorchRecord(Record):
+    """A record by Dynamo's compilations."""
+
     def __init__(self) -> None:
         super().__init__()
         self.places: dict[str, tuple[str, int]] = {}
-        self._frames: dict[str, tuple[str, str, int]] = {}  # what Dynamo's numbers of functions stand for
+        # What Dynamo's numbers of functions stand for.
+        self._frames: dict[str, tuple[str, str, int]] = {}
         self._parameters: dict[str, list[str]] = {}
-        self._failures: dict[tuple[str, str, int], set[str]] = {}  # type and line, or reason -> functions
+        # Type and line, or reason -> functions.
+        self._failures: dict[tuple[str, str, int], set[str]] = {}
 
     def add_module(self, module: torch.nn.Module) -> str:
-        """Returns the name that its compiled function has."""
+        """Return the name of the module's compiled function."""
         base = type(module).__name__
         name, number = base, 1
         while name in self.places:
             number += 1
             name = f"{base}_{number}"
-        self.places[name] = place_of(type(module).forward)
+        self.places[name] = location_of(type(module).forward)
         self._parameters[name] = parameter_names(type(module).forward)
         file, line = self.places[name]
         parameters = sum(parameter.numel() for parameter in module.parameters())
@@ -208,7 +211,7 @@ class Compilations(Record):
         return name
 
     def add_compilation(self, item: Compilation, step: int) -> str:
-        """Returns what to warn about, if anything."""
+        """Return a warning, or ""."""
         self.compile_seconds += item.seconds
         graph = self.graphs.get(item.id)
         if graph is not None and not item.function:  # the backward of a graph
@@ -224,30 +227,33 @@ class Compilations(Record):
     def _add_failure(self, item: Compilation, where: dict[str, Any]) -> str:
         if is_recompile_limit(item):
             return self.add_gave_up("Dynamo", where, self._cause(item, where))
-        failed_at, reason = (item.failure_file, item.failure_line), reason_of(item.failure)
+        failed_at, reason = (item.failure_file, item.failure_line), first_reason(item.failure)
         failed = self._failures.setdefault((item.failure_type, *(failed_at if failed_at[0] else (reason, 0))), set())
-        name = module_of(where["function"])
+        name = module_name_of(where["function"])
         if failed and (name not in self.places or name in failed):
-            return ""  # Dynamo tries each part of what failed as a whole
+            # Dynamo tries each part of what failed as a whole.
+            return ""
         failed.add(name)
         return self.add_fallback(where, item.failure_type, reason, failed_at)
 
     def _place(self, item: Compilation) -> dict[str, Any]:
-        """Where giving up is recorded, only Dynamo's number says what function it is about."""
+        """Find the function by Dynamo's number: a record of giving up holds nothing else."""
         frame = item.id.partition("/")[0]
         if item.function:
-            resumed = RESUMED.fullmatch(item.function)  # what follows a graph break in a function
+            # The function goes on after a graph break.
+            resumed = RESUMED.fullmatch(item.function)
             name, line = (resumed[1], int(resumed[2])) if resumed else (item.function, item.line)
-            self._frames[frame] = (name, *self.places.get(module_of(name), (item.file, line)))
+            self._frames[frame] = (name, *self.places.get(module_name_of(name), (item.file, line)))
         function, file, line = self._frames.get(frame, ("", "", 0))
         return {"function": function, "file": file, "line": line}
 
-    def _cause(self, item: Compilation, where: dict[str, Any]) -> Cause:
+    def _cause(self, item: Compilation, where: dict[str, Any]) -> RecompileCause:
         """Return the cause with the user's line and the names of the user's parameters, not of the function around."""
         cause = cause_of(item.cause)
-        names = dict(enumerate(self._parameters.get(module_of(where["function"]), ())))
-        if module_of(where["function"]) not in self.places:
-            remedy = cause.remedy if is_users(where["file"]) else ""  # no user can change a library's function
+        names = dict(enumerate(self._parameters.get(module_name_of(where["function"]), ())))
+        if module_name_of(where["function"]) not in self.places:
+            # No user can change a library's function.
+            remedy = cause.remedy if is_user_code(where["file"]) else ""
             return cause._replace(text=cause.text + self._line(item.cause), remedy=remedy)
         text = re.sub(r"\barguments\[(\d+)\]", lambda found: names.get(int(found[1]), found[0]), cause.text)
         text = re.sub(r"\bnamed\['(\w+)'\]", r"\1", text)
@@ -258,15 +264,15 @@ class Compilations(Record):
         for line in reversed(lines_of(reason)):
             file, _, number = line.rpartition(":")
             known = [path for path, _ in self.places.values() if path.endswith(f"/{file}")]  # Dynamo cuts folders off
-            if os.path.isabs(file) and is_users(file):
+            if os.path.isabs(file) and is_user_code(file):
                 return f" ({line})"
             if known:
                 return f" ({known[0]}:{number})"
         return ""
 
-    def add_graph_break(self, item: Break) -> None:
+    def add_graph_break(self, item: GraphBreak) -> None:
         hook = item.reason.partition("(reason: hook ")[2].partition("))")[0]
-        reason = f"hook {hook}) runs outside the graph" if hook else reason_of(item.reason)
+        reason = f"hook {hook}) runs outside the graph" if hook else first_reason(item.reason)
         self.add_break(reason, item.stack)
 
     def cache_counts(self) -> tuple[int, int]:
@@ -274,7 +280,7 @@ class Compilations(Record):
 
 
 def parameter_names(forward: Any) -> list[str]:
-    """Without `self`; up to one that takes any number."""
+    """Return names without `self`, up to a parameter that takes any number."""
     names = []
     for parameter in list(inspect.signature(forward).parameters.values())[1:]:
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -283,12 +289,12 @@ def parameter_names(forward: Any) -> list[str]:
     return names
 
 
-def module_of(function: str) -> str:
+def module_name_of(function: str) -> str:
     """Return the name of the module that a function of ours was compiled for, such as Net of Net.regional."""
     return function.partition(".")[0]
 
 
-def reason_of(failure: str) -> str:
+def first_reason(failure: str) -> str:
     """Return its first line, or more if that only announces the next, and what Dynamo or a compiler explains below."""
     first, _, rest = failure.strip().partition("\n")
     while first.endswith(":") and rest.strip():

@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch import dynamo
 from dlc_runtime.compiler.report.writer import LOCAL_VARIABLES, first_number
-from dlc_runtime.compiler.seen import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SECONDS_UNTIL_WRITTEN = 1.0
 SECONDS_BETWEEN = 60.0
 
 
-class Call:
+class CalledModule:
     """The module whose compiled code was called last."""
 
     name = UNNAMED
@@ -44,12 +44,13 @@ class Progress:
     def listen(self) -> None:
         if not self._listening:
             self._listening = True
-            dynamo.listen(self._begin, self._end)
+            dynamo.listen_to_compiling(self._begin, self._end)
 
     def _begin(self, *_arguments: Any) -> None:
-        if os.getpid() != self._process:  # forked: the child has a progress of its own
+        # A forked child has a progress of its own.
+        if os.getpid() != self._process:
             return
-        self._record.compiling = [{"function": Call.name, "seconds": 0.0}]
+        self._record.compiling = [{"function": CalledModule.name, "seconds": 0.0}]
         if self._step_ended is None:
             self._since, self._step_ended = time.monotonic(), threading.Event()
             thread = threading.Thread(target=self._watch, args=(self._step_ended,), name="dlc-compiling", daemon=True)
@@ -78,12 +79,12 @@ class Progress:
         while not ended.wait(wait):
             seconds = self._note_seconds()
             if seconds >= SECONDS_BETWEEN - 1 and self._record.compiling and first_number(LOCAL_VARIABLES) == 0:
-                say(f"still compiling {self._record.compiling[0]['function']}, {seconds:.0f} s")
+                log(f"still compiling {self._record.compiling[0]['function']}, {seconds:.0f} s")
             self._write()
             wait = SECONDS_BETWEEN - seconds % SECONDS_BETWEEN
 
 
-def followed(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
+def with_progress(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return `compiled`, with the name for the progress.
 
     An exception that leaves it is the script's own: eager code has raised it too, so that Dynamo could not trace the
@@ -91,11 +92,11 @@ def followed(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
     """
 
     def call(*arguments: Any, **named: Any) -> Any:
-        Call.name, known = name, dynamo.recorded()
+        CalledModule.name, known = name, dynamo.count_records()
         try:
             return compiled(*arguments, **named)
         except Exception as fault:
-            if not dynamo.is_own_error(fault):
+            if not dynamo.is_dynamo_error(fault):
                 dynamo.forget_failures(known)
             raise
 

@@ -1,4 +1,4 @@
-"""One process's use of the compiler: watches the first eager steps, chooses the way of the others, and reports.
+"""The session of one process: watches the first eager steps, chooses the way of the others, and reports.
 
 Everything happens in hooks around optimizer steps: there no forward or backward of this thread is under way.
 """
@@ -14,32 +14,32 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler import cache_folder, cache_intact
+from dlc_runtime.compiler import cache, cache_digests
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.pytorch import process, ways
-from dlc_runtime.compiler.pytorch.choose import (
-    Choice,
-    OwnCompile,
-    Stays,
+from dlc_runtime.compiler.hooks import IdentitySet, log, never_raises
+from dlc_runtime.compiler.pytorch import torch_facts, ways
+from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
+from dlc_runtime.compiler.pytorch.dispatch import Dispatch
+from dlc_runtime.compiler.pytorch.dynamo import PyTorchRecord
+from dlc_runtime.compiler.pytorch.in_place import compile_in_place, fuse_steps
+from dlc_runtime.compiler.pytorch.module_selection import (
+    EagerReason,
+    Selection,
+    UserCompileListener,
     Watch,
-    choose,
-    compilable,
     is_inner_step,
     parameters_of,
-    unfit,
-    unwrapped,
+    reason_against_compiling,
+    select_modules,
+    select_parts,
+    unwrap_ddp,
 )
-from dlc_runtime.compiler.pytorch.dispatch import Dispatch
-from dlc_runtime.compiler.pytorch.dumps import Dumps
-from dlc_runtime.compiler.pytorch.dynamo import Compilations
-from dlc_runtime.compiler.pytorch.inplace import compile_in_place, fuse_steps
 from dlc_runtime.compiler.pytorch.progress import Progress
-from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, ranks
+from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, count_ranks
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.seen import Seen, guarded, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,20 +61,20 @@ TWICE_REMEDY = "call the model in the function that asks for create_graph=True, 
 class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.own_compile = OwnCompile(self._stand_down)
-        self.begin_anew()
+        self.user_compile = UserCompileListener(self._stand_down)
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         self.process = os.getpid()
         self.phase = WATCHING
-        self.record, self.steps = Compilations(), Steps()
-        self.writer = Writer(self.settings, self.record, self.steps, process.facts)
+        self.record, self.steps = PyTorchRecord(), StepTimes()
+        self.writer = Writer(self.settings, self.record, self.steps, torch_facts.facts)
         self.dumps = Dumps(self.settings)
         self.writer.before_end, self.writer.at_end = self._before_end, self.dumps.end
         self.progress = Progress(self.record, self.writer.write)
         self.watch: Watch | None = None
-        self.choice = Choice()
-        self._optimizers, self._decided = Seen(), Seen()
+        self.selection = Selection()
+        self._optimizers, self._decided = IdentitySet(), IdentitySet()
         self._primary: Callable[[], Any] = lambda: None  # its steps are counted
         self._in_phase = 0
         self._began = time.perf_counter()
@@ -84,25 +84,25 @@ class Session:
         self._wrappers: list[weakref.ref[torch.nn.Module]] = []
         self._decisions = Decisions()
         self._was_idle = False  # the device, when the step before ended
-        self._fixed = ways.fixed(self.settings)
+        self._fixed = ways.requested_way(self.settings)
 
     def start(self) -> None:
         optimizers.register_optimizer_step_post_hook(self._after_step)
-        self.own_compile.listen()
+        self.user_compile.listen()
         if self.settings.tf32:
-            process.use_tf32()
+            torch_facts.use_tf32()
         self._begin_watch()
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    @guarded
+    @never_raises
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
         if torch.compiler.is_compiling() or is_inner_step():  # Horovod's step calls the one that it wraps
             return
         if self.phase == FAILED:
             return
         if os.getpid() != self.process:  # forked: the parent's steps are not ours
-            self.begin_anew()
+            self.reset()
             self._begin_watch()
         self._meet(optimizer)
         if optimizer is self._primary():
@@ -122,7 +122,7 @@ class Session:
 
     def _count_step(self) -> None:
         self._in_phase += 1
-        process.gpu.sample(time.perf_counter())
+        torch_facts.gpu.sample(time.perf_counter())
         steps = {WATCHING: self._watched_step, BASELINE: self._baseline_step, CHOOSING: self._choosing_step}
         steps.get(self.phase, self._compiled_step)()
         Dispatch.step += 1
@@ -141,8 +141,10 @@ class Session:
         if watch.waiting() and self._in_phase < MOST_WAITING * self.settings.eager_steps:
             return
         self._end_watch()
-        self.choice = choose(watch)
-        process.note_training((p for root in watch.roots.values() for p in root.module.parameters()), watch.autocast)
+        self.selection = select_modules(watch)
+        torch_facts.note_training(
+            (p for root in watch.roots.values() for p in root.module.parameters()), watch.autocast
+        )
         for root in watch.roots.values():
             self._decided.add_all(root.module.parameters())
         self._begin_phase()
@@ -163,7 +165,7 @@ class Session:
         if not turns.step_ended(now, compiling, self.steps.count):
             return
         for text in turns.choosing.news:
-            say(text)
+            log(text)
         turns.choosing.news.clear()
         if Dispatch.way.name != EAGER_WAY and self._chosen:
             self._compile_in_place(living(self._chosen), living(self._wrappers))
@@ -176,7 +178,7 @@ class Session:
         if Dispatch.failed:
             text = self.record.warn(f"from step {self.steps.count} on all modules run eager: {Dispatch.failed}")
             Dispatch.failed = ""
-            say(text)
+            log(text)
         if self.phase == COMPILED and (not self.record.modules or Dispatch.way.name == EAGER_WAY):
             self._tick(EAGER)
             return
@@ -184,7 +186,7 @@ class Session:
         self._tick(WARM_UP if warming_up else AFTER)
 
     def _tick(self, phase: str, measured: bool = True) -> float:
-        """A step has ended; return when. On a GPU only a step that began and ended with it idle is measured."""
+        """End a step; return when. On a GPU only a step that began and ended with it idle is measured."""
         idle = not torch.cuda.is_initialized()
         if not idle:
             turns = self._turns
@@ -198,23 +200,22 @@ class Session:
         return now
 
     def fail(self, fault: Exception) -> None:
-        """A fault of ours: what is compiled stays so, and nothing more is done."""
+        """Stop after a fault of ours: what is compiled stays so, and nothing more is done."""
         self._end_watch()
-        self._pause(False)
+        Dispatch.paused = False
         self.phase = FAILED
         if self._turns is not None:
             Dispatch.way = ways.WAYS[self._turns.choosing.way]
-        text = self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}")
-        self._say_or_fail(text)
+        self._log_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
         self.writer.write()
 
     # -- watching -------------------------------------------------------------------------------------------------
 
     def _begin_watch(self) -> None:
         if self.watch is None:
-            self.watch = Watch(self.fail, self._by_hand)
+            self.watch = Watch(self.fail, self._add_hand_updated)
             self.watch.begin()
-        self._pause(True)
+        Dispatch.paused = True  # what is compiled must not see the hooks: it would be compiled again
         self.phase, self._in_phase = WATCHING, 0
 
     def _end_watch(self) -> None:
@@ -222,27 +223,23 @@ class Session:
             self.watch.end()
             self.watch = None
 
-    def _pause(self, paused: bool) -> None:
-        """While all modules have hooks, nothing compiled may see them: it would be compiled again."""
-        Dispatch.paused = paused
-
     def _stand_down(self, what: str) -> None:
         if self.phase in (WATCHING, BASELINE, CHOOSING) and not self.record.modules:
             self._end_watch()
-            self._pause(False)
+            Dispatch.paused = False
             self._configure([])
             self.phase, self._turns, self.record.choosing = OWN, None, None
             self.record.add_eager(what, "the script compiles it itself")
-            say(f"the script itself compiles {what}: its modules are left as they are")
+            log(f"the script itself compiles {what}: its modules are left as they are")
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
     def _begin_phase(self) -> None:
-        """The watch has ended: what is compiled is known, and how is to be found."""
+        """Go on after the watch: it is known what is compiled, and how the way is to be found."""
         self._in_phase = 0
         if self._fixed is None:
             self._refuse_without_compiler()
-        if self._fixed is None and (self.choice.chosen or self._turns is not None):
+        if self._fixed is None and (self.selection.chosen or self._turns is not None):
             self._begin_choosing()
             return
         self.phase = BASELINE
@@ -250,22 +247,23 @@ class Session:
             self._compile()
 
     def _begin_choosing(self) -> None:
-        """Anew where modules are new; else go on."""
-        for stays in self.choice.stays:
-            self._stay(stays)
-        if self.choice.chosen:
-            self._turns = self._new_turns(self.choice.chosen)
-            self._chosen += [weakref.ref(module) for module in self.choice.chosen]
-            self._wrappers += [weakref.ref(module) for module in self.choice.wrappers]
+        """Choose anew if modules are new; else go on."""
+        self._add_eager_modules()
+        if self.selection.chosen:
+            self._turns = self._new_turns(self.selection.chosen)
+            self._chosen += [weakref.ref(module) for module in self.selection.chosen]
+            self._wrappers += [weakref.ref(module) for module in self.selection.wrappers]
         assert self._turns  # noqa: S101 - the caller has looked
-        self.choice, self.phase = Choice(), CHOOSING
-        self._pause(False)
+        self.selection, self.phase = Selection(), CHOOSING
+        Dispatch.paused = False
         self._turns.begin_block()
         self.steps.resume(time.perf_counter())
 
     def _new_turns(self, chosen: list[torch.nn.Module]) -> Turns:
-        tried = ways.to_try(self.settings, chosen)
-        self._decisions.facts = process.facts_of_choice(chosen, self.choice.batches, tried, ranks(), self.settings)
+        tried = ways.ways_to_try(self.settings, chosen)
+        self._decisions.facts = torch_facts.facts_of_choice(
+            chosen, self.selection.batches, tried, count_ranks(), self.settings
+        )
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)
         choosing = self.record.choosing = Choosing(tried, Budget(*self.settings.budget), baseline, (kept[0], kept[1]))
@@ -274,55 +272,57 @@ class Session:
             fuse_steps(self._optimizers.living(), self.record.notes)
         return Turns(choosing, self._agreement, self._began)
 
-    def _by_hand(self, module: torch.nn.Module) -> None:
+    def _add_hand_updated(self, module: torch.nn.Module) -> None:
         self.writer.open()
-        self._stay(Stays(module, BY_HAND, BY_HAND_REMEDY))
+        self._add_eager(EagerReason(module, BY_HAND, BY_HAND_REMEDY))
 
     # -- compiling ------------------------------------------------------------------------------------------------
 
     def _compile(self) -> None:
-        """Without choosing."""
+        """Compile without choosing."""
         self.phase, self._in_phase, self._turns = COMPILED, 0, None
         Dispatch.choosing, Dispatch.strict = False, self.settings.strict
         self._refuse_without_compiler()
-        for stays in self.choice.stays:
-            self._stay(stays)
-        if self.choice.chosen:
+        self._add_eager_modules()
+        if self.selection.chosen:
             Dispatch.way = self._fixed or ways.WAYS[ways.INDUCTOR]
-            self._compile_in_place(self.choice.chosen, self.choice.wrappers)
-        self._pause(False)
-        self.choice = Choice()  # holds no module alive
+            self._compile_in_place(self.selection.chosen, self.selection.wrappers)
+        Dispatch.paused = False
+        self.selection = Selection()  # holds no module alive
         self.writer.write()
 
     def _refuse_without_compiler(self) -> None:
-        missing = process.missing_compiler(self.choice.chosen) if self.choice.chosen else ""
+        missing = torch_facts.find_missing_compiler(self.selection.chosen) if self.selection.chosen else ""
         if missing:
             remedy = "install g++ in the image, or set DLC_COMPILER=off"
-            self.choice.stays.extend(Stays(module, missing, remedy) for module in self.choice.chosen)
-            self.choice.chosen = []
+            self.selection.eager_reasons += [EagerReason(module, missing, remedy) for module in self.selection.chosen]
+            self.selection.chosen = []
 
     def _compile_in_place(self, modules: list[torch.nn.Module], wrappers: list[torch.nn.Module]) -> None:
         self._configure(wrappers)
         if self.settings.backend == settings_of.INDUCTOR:
-            process.spare_headers()
+            torch_facts.skip_needless_headers()
         names = []
         for module in modules:
             names.append(self.record.add_module(module))
             compile_in_place(module, names[-1], self.settings)
-        say(f"compiling {', '.join(names)} with {Dispatch.way.name}, after {self.steps.count} eager steps")
+        log(f"compiling {', '.join(names)} with {Dispatch.way.name}, after {self.steps.count} eager steps")
 
-    def _stay(self, stays: Stays) -> None:
-        remedy = f". Remedy: {stays.remedy}" if stays.remedy else ""
-        if self.record.add_eager(stays.module, stays.reason, stays.remedy) and stays.wanted:
-            text = self.record.warn(f"{stays.module} stays eager: {stays.reason}{remedy}")
-            self._say_or_fail(text)
+    def _add_eager_modules(self) -> None:
+        for reason in self.selection.eager_reasons:
+            self._add_eager(reason)
+
+    def _add_eager(self, found: EagerReason) -> None:
+        remedy = f". Remedy: {found.remedy}" if found.remedy else ""
+        if self.record.add_eager(found.module, found.reason, found.remedy) and found.wanted:
+            self._log_or_fail(self.record.warn(f"{found.module} stays eager: {found.reason}{remedy}"))
 
     def _configure(self, wrappers: list[torch.nn.Module]) -> None:
         from dlc_runtime.compiler.pytorch import dynamo
 
         dynamo.configure(self.settings)
         self.progress.listen()
-        self.record.notes.extend(dynamo.without_small_buckets(wrappers))
+        self.record.notes.extend(dynamo.allow_small_buckets(wrappers))
 
     def _drain(self) -> bool:
         if "torch._dynamo" not in sys.modules:  # its import takes seconds, and nothing was compiled
@@ -330,43 +330,43 @@ class Session:
         from dlc_runtime.compiler.pytorch import dynamo
 
         self.progress.end_step()
-        found = dynamo.drain()
+        found = dynamo.drain_compilations()
         for item in dynamo.drain_breaks():
             self.record.add_graph_break(item)
         failed = len(self.record.fallbacks) + len(self.record.gave_up)
         for compilation in found:
             warning = self.record.add_compilation(compilation, self.steps.count + 1)
             if warning and len(self.record.fallbacks) + len(self.record.gave_up) > failed:
-                self._say_or_fail(warning)
+                self._log_or_fail(warning)
             elif warning:
-                say(warning)
+                log(warning)
         if found:
             self.dumps.after_compiling()
             if self.record.cache.get("folder"):
-                cache_intact.note(self.record.cache["folder"])
+                cache_digests.note_digests(self.record.cache["folder"])
         return bool(found)
 
-    def _say_or_fail(self, text: str) -> None:
+    def _log_or_fail(self, text: str) -> None:
         if self.settings.strict:
             self.writer.write()
             raise settings_of.StrictError(f"DLC_COMPILER_STRICT=1: {text}")
-        say(text)
+        log(text)
 
     def _before_end(self) -> None:
         """Add to the report what came after the last step."""
         if self._turns is not None and self.phase == CHOOSING:
             self._turns.end(self.steps.count + 1, self._decisions, self.record.cache.get("folder", ""))
         if self.phase in (COMPILED, CHOOSING) and TWICE in str(getattr(sys, "last_value", "")):
-            say(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))
+            log(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))
 
     def prepare(self, model: torch.nn.Module, given: tuple[torch.optim.Optimizer, ...]) -> None:
         self._end_watch()
-        stays = unfit(model)
-        if stays:
-            self.choice.stays.append(stays)
+        reason = reason_against_compiling(model)
+        if reason:
+            self.selection.eager_reasons.append(reason)
         else:
-            self.choice.wrap(model)
-            compilable(unwrapped(model), self.choice)
+            self.selection.wrap(model)
+            select_parts(unwrap_ddp(model), self.selection)
         self._decided.add_all(model.parameters())
         for optimizer in given:
             self._optimizers.add(optimizer)
@@ -381,9 +381,9 @@ def living(modules: list[weakref.ref[torch.nn.Module]]) -> list[torch.nn.Module]
 
 @functools.cache
 def start() -> Session:
-    """The process's session, begun at the first call."""
-    asked = settings_of.read(os.environ)
-    held = cache_folder.use(os.environ)
+    """Return the process's session; begin it at the first call."""
+    asked = settings_of.read_settings(os.environ)
+    held = cache.use_cache(os.environ)
     session = Session(asked)
     session.record.cache = held
     session.start()

@@ -1,4 +1,4 @@
-"""Runs a job's steps by turns: collects a block's, agrees on it with the other ranks, and switches the way."""
+"""Lets ways take turns: measures a block of steps, agrees on it with the other ranks, and switches the way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from statistics import median
 
 import torch
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
 from dlc_runtime.compiler.report.choosing import EAGER, Choosing, Result, slowest
@@ -21,11 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-MOST_MEMORY = 0.9  # of the GPU's: a way that needs more would break the job at the next longer batch
+# Share of the GPU's memory: a way that needs more would break the job at the next longer batch.
+MOST_MEMORY = 0.9
 
 
 class Turns:
-    """`began`: when the job did, of time.perf_counter."""
+    """The measured steps of this process. `began`: the job's start by time.perf_counter."""
 
     def __init__(self, choosing: Choosing, agreement: Agreement, began: float) -> None:
         self.choosing, self._agreement, self._began = choosing, agreement, began
@@ -33,7 +34,7 @@ class Turns:
         self.begin_block()
 
     def begin_block(self) -> None:
-        """From now on: what was done since the last step is no part of the next."""
+        """Begin a block now: what was done since the last step is no part of its first."""
         self._last = time.perf_counter()
         self._seconds: list[float] = []
         self._compiling = 0.0
@@ -45,12 +46,12 @@ class Turns:
         return self.lost or self.choosing.decided_at > 0
 
     def at_edge(self) -> bool:
-        """Whether the step that ends is the last one of what is measured, or the one before its first."""
+        """Tell whether the step that ends is the last measured step, or the step before the first."""
         block = self.choosing.block
         return len(self._seconds) + 1 in (block.skipped, block.skipped + block.steps)
 
     def resume(self, now: float) -> None:
-        """What was done since the last step is no part of the next."""
+        """Leave what was done since the last step out of the next."""
         self._last = now
 
     def step_ended(self, now: float, compiling: float, step: int) -> bool:
@@ -83,14 +84,14 @@ class Turns:
             seconds=seconds,
             took=sum(self._seconds),
             compiling=self._compiling,
-            failed=Dispatch.failed or (too_large(Dispatch.memory) if on_gpu and block.way != EAGER else ""),
+            failed=Dispatch.failed or (reason_too_large(Dispatch.memory) if on_gpu and block.way != EAGER else ""),
             elapsed=self._last - self._began,
             step=step,
             memory=Dispatch.memory,
         )
 
     def end(self, step: int, decisions: Decisions, folder: str) -> None:
-        """The job ends; by a step that was lost, this is known to the next one."""
+        """End the job; if its last step was lost, the next job knows it."""
         way, reason = self.choosing.block.way, Dispatch.failed
         if LOST_STEP in reason and not self.lost:
             self.choosing.end_block(self._result(step))
@@ -112,27 +113,27 @@ class Turns:
 
 
 class Decisions:
-    """What jobs before have chosen, and this process for a model of the same classes and shapes: the fold before."""
+    """Choices of jobs before, and of this process for an equal model, such as the fold before."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}  # what the choice depends on
         self._known: dict[str, tuple[str, str]] = {}
 
     def kept(self, folder: str) -> tuple[str, str]:
-        """`folder`: of the compile cache, "" where there is none."""
+        """Return an earlier decision. `folder`: of the compile cache, or ""."""
         known = self._known.get(json.dumps(self.facts))
-        return known or (cache_folder.read_decision(folder, self.facts) if folder else ("", ""))
+        return known or (cache.read_decision(folder, self.facts) if folder else ("", ""))
 
     def keep(self, choosing: Choosing, folder: str, given_up: str = "") -> None:
-        """`given_up`: why a job that ends undecided is not to be tried so again."""
+        """Keep a decision. `given_up`: why a job that ends undecided is not to be tried so again."""
         found, name = (choosing.way, given_up or choosing.reason), json.dumps(self.facts)
         if (given_up or choosing.is_known()) and self._known.get(name) != found:
             self._known[name] = found
             if folder:
-                cache_folder.write_decision(folder, self.facts, *found)
+                cache.write_decision(folder, self.facts, *found)
 
 
-def too_large(memory: int) -> str:
+def reason_too_large(memory: int) -> str:
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     if memory <= MOST_MEMORY * total:
         return ""
@@ -145,12 +146,14 @@ LOST = "a rank got no answer from the others within a minute"
 
 
 class Agreement:
+    """What all ranks share, by the job's store or Horovod: results of a block, values of rank 0."""
+
     def __init__(self) -> None:
         self._number = 0
 
     def agree(self, result: Result) -> Result | None:
-        """Return what all ranks showed together; None where that cannot be known."""
-        group, horovod = joined(), horovod_of_several()
+        """Return what all ranks showed together; None if that cannot be known."""
+        group, horovod = process_group(), horovod_of_ranks()
         self._number += 1
         if group is None:
             return result if horovod is None else self._gather(horovod, result)
@@ -159,17 +162,18 @@ class Agreement:
         try:
             store.set(f"{key}/{rank}", json.dumps(result))
             if rank == 0:
-                store.set(key, json.dumps(together(store, key, size)))
-                forget(store, str(self._number - 1), size)
+                store.set(key, json.dumps(slowest_of_ranks(store, key, size)))
+                delete_answers(store, str(self._number - 1), size)
             store.wait([key], WAIT)
             answer = json.loads(store.get(key))
-        except Exception:  # the store's errors differ by version, and all mean the same here
+        except Exception:
+            # The store's errors differ by version, and all mean the same here.
             return None
         return Result(*answer) if answer is not None else None
 
     def as_rank_0(self, value: Any) -> Any:
-        """Return rank 0's value, of JSON; None where that cannot be known."""
-        group, horovod = joined(), horovod_of_several()
+        """Return rank 0's value, of JSON; None if that cannot be known."""
+        group, horovod = process_group(), horovod_of_ranks()
         self._number += 1
         if group is None:
             return value if horovod is None else self._send(horovod, value)
@@ -188,7 +192,7 @@ class Agreement:
         known = float("nan") if seconds is None else seconds
         numbers = torch.tensor([[known, took, compiling, bool(failed), elapsed, step, memory]], dtype=torch.float64)
         rows = self._wait(horovod, lambda name: horovod.allgather_async(numbers, name=name))
-        return slowest(result_of(row, result.failed) for row in rows.tolist()) if rows is not None else None
+        return slowest(result_from_row(row, result.failed) for row in rows.tolist()) if rows is not None else None
 
     def _send(self, horovod: Any, value: Any) -> Any:
         text = json.dumps(value).encode()[:SENT].ljust(SENT)
@@ -200,7 +204,7 @@ class Agreement:
             return None
 
     def _wait(self, horovod: Any, begin: Callable[[str], Any]) -> torch.Tensor | None:
-        """Return what an operation of ours gives; None where it does not end in time, or fails."""
+        """Return what an operation of ours gives; None if it does not end in time, or fails."""
         try:
             handle = begin(f"dlc.compiler.{self._number}")
             end = time.monotonic() + WAIT.total_seconds()
@@ -214,32 +218,33 @@ class Agreement:
         return found
 
 
-def result_of(row: list[float], failed: str) -> Result:
-    """`failed`: this rank's own reason."""
+def result_from_row(row: list[float], failed: str) -> Result:
+    """Make a result of gathered numbers. `failed`: this rank's own reason."""
     seconds, took, compiling, has_failed, elapsed, step, memory = row
     reason = failed or "another rank could not run it"
     known = None if seconds != seconds else seconds  # not a number
     return Result(known, took, compiling, reason if has_failed else "", elapsed, int(step), int(memory))
 
 
-def together(store: Any, key: str, size: int) -> Result | None:
+def slowest_of_ranks(store: Any, key: str, size: int) -> Result | None:
     names = [f"{key}/{rank}" for rank in range(size)]
     try:
         store.wait(names, WAIT)
         return slowest(Result(*json.loads(store.get(name))) for name in names)
     except Exception:
-        return None  # the others get this answer, and wait no longer
+        # The others get this answer, and wait no longer.
+        return None
 
 
-def forget(store: Any, key: str, size: int) -> None:
-    """All ranks have read this answer before they wrote the next."""
+def delete_answers(store: Any, key: str, size: int) -> None:
+    """Delete an answer: all ranks have read it before they wrote the next."""
     with contextlib.suppress(Exception):  # not every store can
         for name in (key, *(f"{key}/{rank}" for rank in range(size))):
             store.delete_key(name)
 
 
-def joined() -> tuple[Any, int, int] | None:
-    """A part of the job's store that is ours, this process's rank, and how many there are; None if it is alone."""
+def process_group() -> tuple[Any, int, int] | None:
+    """Return our part of the job's store, this rank, and the number of ranks; None if the process is alone."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
         return None
@@ -252,16 +257,17 @@ def joined() -> tuple[Any, int, int] | None:
     )
 
 
-def ranks() -> int:
-    """How many train together."""
-    group, horovod = joined(), horovod_of_several()
+def count_ranks() -> int:
+    """Return how many processes train together."""
+    group, horovod = process_group(), horovod_of_ranks()
     return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1
 
 
-def horovod_of_several() -> Any:
-    """Horovod's module for torch where its ranks are several; None elsewhere."""
+def horovod_of_ranks() -> Any:
+    """Return Horovod's module for torch if it has several ranks, else None."""
     horovod = sys.modules.get("horovod.torch")
     try:
         return horovod if horovod is not None and horovod.is_initialized() and horovod.size() > 1 else None
-    except Exception:  # a build of Horovod without this
+    except Exception:
+        # A build of Horovod without this.
         return None

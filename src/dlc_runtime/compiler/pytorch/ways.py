@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.settings import Settings
 
 INDUCTOR, CUDA_GRAPHS, REGIONAL, MAX = "inductor", "cuda-graphs", "regional", "max"
-MOST_UNIQUE = 3  # blocks alike up to here are compiled with the rest
+# Blocks alike up to here are compiled with the rest.
+MOST_UNIQUE = 3
 
 
 class Way(NamedTuple):
     name: str
-    options: Mapping[str, Any] = MappingProxyType({})  # of torch.compile, beside backend and dynamic
-    regional: bool = False  # each kind of repeated block is compiled once, and the rest runs eager
-    reuses_memory: bool = False  # the next call writes over what a call returned
+    # Options of torch.compile, beside backend and dynamic.
+    options: Mapping[str, Any] = MappingProxyType({})
+    # Each kind of repeated block is compiled once, and the rest runs eager.
+    regional: bool = False
+    # The next call writes over what a call returned.
+    reuses_memory: bool = False
 
 
 WAYS = {
@@ -40,14 +44,14 @@ WAYS = {
 TRIED = {"cpu": (REGIONAL, INDUCTOR), "cuda": (INDUCTOR, CUDA_GRAPHS, REGIONAL)}
 
 
-def fixed(settings: Settings) -> Way | None:
-    """The way that the job asks for; None if it is chosen by measuring."""
+def requested_way(settings: Settings) -> Way | None:
+    """Return the way that the job asks for; None if it is chosen by measuring."""
     if settings.mode == settings_of.AUTO:
         return None
     return WAYS[INDUCTOR if settings.mode == settings_of.DEFAULT else settings.mode]
 
 
-def to_try(settings: Settings, modules: Iterable[torch.nn.Module]) -> list[str]:
+def ways_to_try(settings: Settings, modules: Iterable[torch.nn.Module]) -> list[str]:
     held = list(modules)
     devices = {parameter.device.type for module in held for parameter in module.parameters()}
     names = list(TRIED["cuda" if "cuda" in devices else "cpu"])
@@ -59,20 +63,20 @@ def to_try(settings: Settings, modules: Iterable[torch.nn.Module]) -> list[str]:
 
 
 def repeated_blocks(module: torch.nn.Module) -> list[list[torch.nn.Module]]:
-    """The outermost blocks of more than one layer that the module has more than MOST_UNIQUE times, by kind."""
+    """Return the outermost blocks of several layers that occur more than MOST_UNIQUE times, by kind."""
     if not shares_code():
         return []
     found: dict[tuple[Any, ...], list[torch.nn.Module]] = defaultdict(list)
     for container in module.modules():
         for block in container if isinstance(container, (torch.nn.ModuleList, torch.nn.Sequential)) else ():
             if sum(1 for part in block.modules() if has_parameters(part)) > 1:
-                found[kind_of(block)].append(block)
+                found[block_kind(block)].append(block)
     kinds = [blocks for blocks in found.values() if len(blocks) > MOST_UNIQUE]
     inner = {id(part) for blocks in kinds for block in blocks for part in block.modules() if part is not block}
     return [blocks for blocks in kinds if id(blocks[0]) not in inner]
 
 
-def kind_of(block: torch.nn.Module) -> tuple[Any, ...]:
+def block_kind(block: torch.nn.Module) -> tuple[Any, ...]:
     return type(block), *((name, tuple(value.shape), value.dtype) for name, value in block.named_parameters())
 
 
@@ -81,5 +85,5 @@ def has_parameters(module: torch.nn.Module) -> bool:
 
 
 def shares_code() -> bool:
-    """Whether one graph serves all modules of a kind: before torch 2.5 each would be compiled for itself."""
+    """Tell whether one graph serves all modules of a kind: before torch 2.5 each was compiled for itself."""
     return bool(torch.__version__ >= (2, 5))  # a TorchVersion

@@ -1,1 +1,1 @@
-"""What the report says and when it is written, whatever compiles; may import the standard library, `base`, `page`."""
+"""The report of a job, whatever compiles, and the choice of a way; may import settings, hooks, source_locations."""

@@ -1,6 +1,6 @@
-"""Chooses the fastest way of a training's steps by measuring: which way the next block of steps runs; pure.
+"""Chooses the fastest way of a training's steps by measuring blocks of steps; pure.
 
-Whoever runs the steps asks `block` what comes next, and tells with `end_block` how it went. Where several ranks train
+Whoever runs the steps asks `block` what comes next, and tells with `end_block` how it went. If several ranks train
 one model, all tell the same, that of the slowest, so all choose alike at the same step.
 """
 
@@ -19,22 +19,31 @@ if TYPE_CHECKING:
 
 EAGER = "eager"
 BLOCK_SECONDS, MOST_BLOCK_STEPS = 0.2, 50
-MOST_PAIRS = 30  # of one candidate; an interval that is undecided then means the difference is small
-LOOK_EVERY = 3  # pairs: looking at each would find a difference by chance more often
-MOST_THROWN = 20  # blocks of one candidate in which something was compiled
-PATIENCE = 3  # of these are waited for when the budget is used up
-WINDOW_STEPS = 200  # after the decision speed is looked at once for so many steps
-CHECK_STEPS, MOST_CHECK_PAIRS = 1000, 12  # and compared with eager once for so many
+# Pairs of one candidate: if the interval is undecided then, the difference is small.
+MOST_PAIRS = 30
+# Look after so many pairs: looking at each would find a difference by chance more often.
+LOOK_EVERY = 3
+# Blocks of one candidate in which something was compiled.
+MOST_THROWN = 20
+# So many compiling blocks are waited for when the budget is used up.
+PATIENCE = 3
+# Speed is looked at once in so many steps after the decision.
+WINDOW_STEPS = 200
+# The chosen way is compared with eager once in so many steps.
+CHECK_STEPS, MOST_CHECK_PAIRS = 1000, 12
 NONE_FASTER = "no other way was faster for sure"
-DRIFT = 1.25  # times slower or faster than at the decision, in windows one after the other: something changed
-DRIFTS = 2  # of these windows; for a job on eager twice as many after each new choice, as some hosts never rest
+# So many times slower or faster than at the decision, in windows in a row, and something changed.
+DRIFT = 1.25
+# Such windows in a row; a job on eager needs twice as many after each new choice: some hosts never rest.
+DRIFTS = 2
 
 
 class Block(NamedTuple):
     """Steps in a row of one way."""
 
     way: str
-    skipped: int  # at its start: the first step after a switch finds other caches and memory
+    # Steps at the start: the first after a switch finds other caches and memory.
+    skipped: int
     steps: int  # that are measured then
 
 
@@ -43,11 +52,16 @@ class Result(NamedTuple):
 
     seconds: Optional[float]  # noqa: UP045 - of one measured step
     took: float  # seconds of all its steps
-    compiling: float = 0.0  # seconds; not 0 where anything was compiled
-    failed: str = ""  # why the way cannot be used: its steps ran eager in its place
-    elapsed: float = 0.0  # seconds of the job so far
-    step: int = 0  # the last one of the block
-    memory: int = 0  # bytes of the device's memory at the end of a forward
+    # Seconds; not 0 if anything was compiled.
+    compiling: float = 0.0
+    # Why the way cannot be used: its steps ran eager in its place.
+    failed: str = ""
+    # Seconds of the job so far.
+    elapsed: float = 0.0
+    # The last one of the block.
+    step: int = 0
+    # Bytes of the device's memory at the end of a forward.
+    memory: int = 0
 
 
 class Budget(NamedTuple):
@@ -74,9 +88,11 @@ class Candidate:
         self.memory = 0
         self.against = EAGER
         self.verdict: Verdict | None = None
-        self.compared = ""  # how its results were compared with eager's
+        # How its results were compared with eager's.
+        self.compared = ""
         self.outcome = ""
-        self.refused = ""  # why it is not tried again
+        # Why it is not tried again.
+        self.refused = ""
 
     def note(self, block: Block, result: Result) -> None:
         self.memory = max(self.memory, result.memory)
@@ -93,7 +109,7 @@ class Candidate:
         return median(self.blocks) if self.blocks else None
 
     def line(self) -> str:
-        """What the log says of it."""
+        """Return the log's line about a candidate."""
         measured = f"{self.verdict.words()} as {self.against}, " if self.verdict and self.verdict.low else ""
         return f"{self.way}: {measured}compiling {self.compile_seconds:.1f} s: {self.outcome}"
 
@@ -116,7 +132,7 @@ class Candidate:
 
 
 class Choosing:
-    """`kept`: the way that a job before chose, "" where none did, and the words for it."""
+    """The choice of one job. `kept`: the way that a job before chose, or "", and the words for it."""
 
     def __init__(
         self, candidates: Sequence[str], budget: Budget, eager_steps: int, kept: tuple[str, str] = ("", "")
@@ -124,15 +140,20 @@ class Choosing:
         self.budget = budget
         self.candidates = {way: Candidate(way) for way in (EAGER, *candidates)}
         self.way = EAGER  # the best so far
-        self.trying = ""  # the way that is being measured
-        self.decided_at = 0  # the step after which the way was decided; 0 before
+        # The way that is being measured.
+        self.trying = ""
+        # The step after which the way was decided; 0 before.
+        self.decided_at = 0
         self.reason = ""  # of the decision, in words
-        self.spent = 0.0  # seconds beyond what the best way so far would have taken
+        # Seconds beyond what the best way so far would have taken.
+        self.spent = 0.0
         self.elapsed = 0.0
-        self.news: list[str] = []  # lines for the log; whoever says them takes them out
+        # Lines for the log; whoever says them takes them out.
+        self.news: list[str] = []
         self._kept, self._eager_steps = kept, eager_steps
         self._last_way, self._step, self._block_steps = EAGER, 0, 1
-        self._drifts = DRIFTS  # windows after which a job on eager chooses again
+        # Windows after which a job on eager chooses again.
+        self._drifts = DRIFTS
         self._course = self._job()
         self.block = next(self._course)
 
@@ -151,7 +172,7 @@ class Choosing:
         }
 
     def is_known(self) -> bool:
-        """Whether another job need not measure: a way was taken, or each was left for what it showed."""
+        """Tell whether another job can skip measuring: a way was taken, or each was left for what it showed."""
         others = [candidate for candidate in self.candidates.values() if candidate.way != EAGER]
         left = all(other.refused or (other.verdict and other.verdict.kind != TOO_FEW) for other in others)
         return self.decided_at > 0 and (self.way != EAGER or left)
@@ -259,7 +280,8 @@ class Choosing:
         """Run single steps until one compiles nothing; return whether the candidate can be measured."""
         for thrown in range(MOST_THROWN):
             result = yield from self._run(candidate.way, 0, 1)
-            self._last_way = ""  # the first step after compiling is as one after a switch
+            # The first step after compiling is as one after a switch.
+            self._last_way = ""
             if candidate.refused:
                 return False
             if not result.compiling:
@@ -272,7 +294,7 @@ class Choosing:
         return False
 
     def _pair(self, base: str, candidate: Candidate, other_first: bool) -> Generator[Block, Result, Pair | None]:
-        """Run a block of each way; None where something was compiled or failed meanwhile.
+        """Run a block of each way; None if something was compiled or failed meanwhile.
 
         Which one is first changes with each pair: what slowly grows or shrinks on the host cancels out.
         """
@@ -359,7 +381,7 @@ def block_steps(seconds: float) -> int:
 
 
 def slowest(results: Iterable[Result]) -> Result:
-    """What the ranks showed together: the job is as fast as its slowest rank."""
+    """Return what the ranks showed together: the job is as fast as its slowest rank."""
     found = list(results)
     seconds = [result.seconds for result in found]
     return Result(

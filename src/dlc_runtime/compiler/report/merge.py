@@ -1,4 +1,4 @@
-"""From ranks' files to one report and the log's paragraph: the same line and cause is one entry with its ranks.
+"""Merges ranks' files to report.json, report.html and the log's paragraph: a line and cause is one entry with ranks.
 
 A rank's own file has the same lists, without `ranks`. Of the merged one:
 
@@ -27,7 +27,7 @@ import json
 import os
 from statistics import median
 
-from dlc_runtime.compiler.report.html import page
+from dlc_runtime.compiler.report.html_page import render_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ KEYS = {
 }
 
 
-def merged(records: list[dict[str, Any]]) -> dict[str, Any]:
+def merge_records(records: list[dict[str, Any]]) -> dict[str, Any]:
     records = sorted(records, key=lambda record: (record.get("rank", 0), record.get("started", 0)))
     result: dict[str, Any] = {
         "version": VERSION,
@@ -55,26 +55,26 @@ def merged(records: list[dict[str, Any]]) -> dict[str, Any]:
         "compile_seconds": max((record.get("compile_seconds", 0.0) for record in records), default=0.0),
         "cache_hits": sum(record.get("cache_hits", 0) for record in records),
         "cache_misses": sum(record.get("cache_misses", 0) for record in records),
-        "steps": merged_steps(records),
-        "warnings": texts("warnings", records),
-        "notes": texts("notes", records),
+        "steps": merge_steps(records),
+        "warnings": merge_texts("warnings", records),
+        "notes": merge_texts("notes", records),
     }
     chosen = next((dict(record["choosing"]) for record in records if record.get("choosing")), {})
     result["ways"] = chosen.pop("candidates", [])
     result["choosing"] = chosen
     for name, keys in KEYS.items():
-        result[name] = merged_entries(name, keys, records)
+        result[name] = merge_entries(name, keys, records)
     return result
 
 
-def texts(name: str, records: list[dict[str, Any]]) -> list[str]:
+def merge_texts(name: str, records: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(text for record in records for text in record.get(name, [])))
 
 
 ONE_RANK = ("rank", "host", "pid", "state", "backend", "framework", "device", "started", "written", "steps", "cache")
 
 
-def merged_entries(name: str, keys: tuple[str, ...], records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_entries(name: str, keys: tuple[str, ...], records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in records:
         for entry in record.get(name, []):
@@ -92,8 +92,8 @@ def merged_entries(name: str, keys: tuple[str, ...], records: list[dict[str, Any
     return list(found.values())
 
 
-def merged_steps(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over the ranks; the job breaks even when its last rank does."""
+def merge_steps(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Take medians over the ranks; the job breaks even when its last rank does."""
     result: dict[str, Any] = {"count": max((record["steps"]["count"] for record in records), default=0)}
     for phase in ("eager", "warm_up", "after"):
         values = [record["steps"][phase]["median_seconds"] for record in records]
@@ -118,23 +118,23 @@ TRIES = 8  # merges, while other ranks write
 
 def write_rank(folder: str, record: dict[str, Any]) -> None:
     os.makedirs(folder, exist_ok=True)
-    write(os.path.join(folder, f"{RANKS}{record['rank']}-{record['pid']}.json"), record)
+    write_json(os.path.join(folder, f"{RANKS}{record['rank']}-{record['pid']}.json"), record)
 
 
 def merge_folder(folder: str, with_page: bool = False) -> dict[str, Any]:
-    """The last rank to end sees all others' files; one that wrote meanwhile is merged too, so no lock is needed."""
+    """Merge the ranks' files. The last rank sees all others, and what changed meanwhile is merged too: no lock."""
     for _ in range(TRIES):
-        before = versions(folder)
-        result = merged(read_ranks(folder))
-        write(os.path.join(folder, MERGED), result)
-        if versions(folder) == before:
+        before = file_versions(folder)
+        result = merge_records(read_ranks(folder))
+        write_json(os.path.join(folder, MERGED), result)
+        if file_versions(folder) == before:
             break
     if with_page:
-        write_text(os.path.join(folder, PAGE), page(result, paragraph(result, MERGED)))
+        write_text(os.path.join(folder, PAGE), render_page(result, summary(result, MERGED)))
     return result
 
 
-def versions(folder: str) -> list[tuple[str, int]]:
+def file_versions(folder: str) -> list[tuple[str, int]]:
     return [(path, os.stat(path).st_mtime_ns) for path in rank_files(folder)]
 
 
@@ -150,13 +150,14 @@ def read_ranks(folder: str) -> list[dict[str, Any]]:
             with open(path, encoding="utf-8") as stream:
                 record = json.load(stream)
         except (OSError, ValueError):
-            continue  # half a file, or not one of ours
+            # Half a file, or not one of ours.
+            continue
         if isinstance(record, dict) and isinstance(record.get("steps"), dict):
             records.append(record)
     return records
 
 
-def write(path: str, value: dict[str, Any]) -> None:
+def write_json(path: str, value: dict[str, Any]) -> None:
     write_text(path, json.dumps(value, indent=1, default=str))
 
 
@@ -171,22 +172,23 @@ def write_text(path: str, text: str) -> None:
             os.unlink(partial)
 
 
-ENOUGH = 20  # steps, to say how fast they are
+# Fewest steps to say how fast they are.
+ENOUGH = 20
 
 
-def paragraph(report: dict[str, Any], path: str) -> str:
-    fast = speed(report) if was_compiled(report) or (report.get("choosing") or {}).get("words") else []
-    sentences = [compiled(report), *fast, *trouble(report), f"Report: {path}"]
+def summary(report: dict[str, Any], path: str) -> str:
+    fast = speed_sentences(report) if was_compiled(report) or (report.get("choosing") or {}).get("words") else []
+    sentences = [compiled_sentence(report), *fast, *problem_sentences(report), f"Report: {path}"]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def was_compiled(report: dict[str, Any]) -> bool:
-    """Return whether something runs compiled: of inductor's each graph is known, of XLA's in TensorFlow not."""
+    """Tell whether something runs compiled: of inductor's each graph is known, of XLA's in TensorFlow not."""
     on_xla = any(rank.get("backend") == "xla" for rank in report["ranks"])
     return bool(report["graphs"] or (report["modules"] and on_xla))
 
 
-def compiled(report: dict[str, Any]) -> str:
+def compiled_sentence(report: dict[str, Any]) -> str:
     names = [entry["module"] for entry in report["modules"]]
     steps = report["steps"]
     if not was_compiled(report):
@@ -203,14 +205,15 @@ def compiled(report: dict[str, Any]) -> str:
     )
 
 
-def speed(report: dict[str, Any]) -> list[str]:
-    """Tells how much faster only what was measured in turns, with its interval."""
+def speed_sentences(report: dict[str, Any]) -> list[str]:
+    """Tell a speed-up only if it was measured in turns, with its interval."""
     steps, chosen = report["steps"], report.get("choosing") or {}
     eager, after = steps["eager"]["median_seconds"], steps["after"]["median_seconds"]
-    if after is not None and not steps["eager"]["steps"]:  # on XLA devices nothing runs eager
+    # On XLA devices nothing runs eager.
+    if after is not None and not steps["eager"]["steps"]:
         return [f"A step takes {seconds(after)}."]
     if chosen.get("words"):
-        return [f"By measuring in turns: {chosen['words']}.", *pays(report, chosen["way"])]
+        return [f"By measuring in turns: {chosen['words']}.", *break_even_sentences(report, chosen["way"])]
     if eager is None or after is None or steps["after"]["steps"] < ENOUGH:
         return ["The run was too short to say how much faster it is."] if steps["warm_up"]["steps"] else []
     return [
@@ -219,8 +222,8 @@ def speed(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def pays(report: dict[str, Any], way: str) -> list[str]:
-    """Of a way that was faster for sure."""
+def break_even_sentences(report: dict[str, Any], way: str) -> list[str]:
+    """Tell when a way paid that was faster for sure."""
     low = next((entry["low"] for entry in report["ways"] if entry["way"] == way), None)
     even, count = report["steps"]["break_even_step"], report["steps"]["count"]
     if even is None or low is None or low <= 1:
@@ -230,10 +233,10 @@ def pays(report: dict[str, Any], way: str) -> list[str]:
     return [f"It paid from step {even} of {count} on."]
 
 
-def trouble(report: dict[str, Any]) -> list[str]:
+def problem_sentences(report: dict[str, Any]) -> list[str]:
     sentences = []
     if report["recompilations"]:
-        sentences.append(recompilations(report["recompilations"]))
+        sentences.append(recompilation_sentence(report["recompilations"]))
     if report.get("compiling"):
         entry = report["compiling"][0]
         sentences.append(f"It was stopped while {entry['function']} was compiled, after {entry['seconds']:.0f} s.")
@@ -253,7 +256,7 @@ def trouble(report: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def recompilations(entries: list[dict[str, Any]]) -> str:
+def recompilation_sentence(entries: list[dict[str, Any]]) -> str:
     """Name the kind that most of them have, by the entry that has it most often."""
     kinds: dict[str, int] = {}
     for entry in entries:

@@ -1,11 +1,11 @@
-"""What one process has compiled so far, whatever compiles, and what a cause of compiling again means to the user."""
+"""The record of what one process has compiled, and causes of recompilations in plain words. Imports no framework."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from dlc_runtime.compiler.places import is_users
+from dlc_runtime.compiler.source_locations import is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.report.choosing import Choosing
 
 MOST = 500  # entries of each list
-FIRST_WARNING = 3  # recompilations of one function; then at each doubling
+# Recompilations of one function; then at each doubling.
+FIRST_WARNING = 3
 
 
 class Record:
-    """`where` is of each entry: function, file, line and step."""
+    """What one process has compiled so far. `where` of an entry: function, file, line and step."""
 
     def __init__(self) -> None:
         self.modules: list[dict[str, Any]] = []
@@ -28,16 +29,18 @@ class Record:
         self.breaks: dict[tuple[str, int, str], dict[str, Any]] = {}
         self.fallbacks: list[dict[str, Any]] = []
         self.gave_up: list[dict[str, Any]] = []
-        self.compiling: list[dict[str, Any]] = []  # at this moment, or when the job was stopped: function and seconds
+        # Function and seconds of what is compiled now, or was when the job was stopped.
+        self.compiling: list[dict[str, Any]] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.cache: dict[str, Any] = {}
         self.compile_seconds = 0.0
-        self.choosing: Choosing | None = None  # where the way is chosen by measuring
+        # None if the way is not chosen by measuring.
+        self.choosing: Choosing | None = None
         self._recompiled: dict[tuple[str, int, str], int] = {}
 
     def add_eager(self, module: str, reason: str, remedy: str = "") -> bool:
-        """Returns whether it is new."""
+        """Return whether the entry is new."""
         entry = {"module": module, "reason": reason, "remedy": remedy}
         if entry in self.eager:
             return False
@@ -54,8 +57,8 @@ class Record:
                 "operations": operations,
             }
 
-    def add_recompilation(self, where: dict[str, Any], seconds: float, cause: Cause) -> str:
-        """Returns what to warn about, if anything."""
+    def add_recompilation(self, where: dict[str, Any], seconds: float, cause: RecompileCause) -> str:
+        """Return a warning, or ""."""
         entry = {**where, "seconds": seconds, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy}
         if len(self.recompilations) < MOST:
             self.recompilations.append(entry)
@@ -64,30 +67,30 @@ class Record:
         if count < FIRST_WARNING or (count // FIRST_WARNING) & (count // FIRST_WARNING - 1) or count % FIRST_WARNING:
             return ""
         return self.warn(
-            f"{place(where)} was compiled again {count} times, last at step {where['step']}: {cause.text}"
-            f"{advice(cause.remedy)}"
+            f"{location_text(where)} was compiled again {count} times, last at step {where['step']}: {cause.text}"
+            f"{remedy_text(cause.remedy)}"
         )
 
-    def add_gave_up(self, compiler: str, where: dict[str, Any], cause: Cause) -> str:
-        """Returns the warning: `compiler` compiles a function no more."""
+    def add_gave_up(self, compiler: str, where: dict[str, Any], cause: RecompileCause) -> str:
+        """Return the warning that `compiler` does not compile a function any more."""
         self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
         return self.warn(
-            f"{compiler} gave up on {place(where)} at step {where['step']}: from now on what it has not compiled yet "
-            f"runs eager. Last cause: {cause.text}{advice(cause.remedy)}"
+            f"{compiler} gave up on {location_text(where)} at step {where['step']}: from now on what it has not "
+            f"compiled yet runs eager. Last cause: {cause.text}{remedy_text(cause.remedy)}"
         )
 
     def add_fallback(self, where: dict[str, Any], kind: str, reason: str, failed_at: tuple[str, int] = ("", 0)) -> str:
-        """Returns the warning: a function does not compile; `failed_at`: a line."""
+        """Return the warning that a function does not compile. `failed_at`: a line."""
         entry = {**where, "type": kind, "reason": reason}
         if failed_at[0]:
             entry.update(failed_file=failed_at[0], failed_line=failed_at[1])
         if len(self.fallbacks) < MOST:
             self.fallbacks.append(entry)
-        return self.warn(f"{place(where)} runs eager, it does not compile: {kind}: {reason}")
+        return self.warn(f"{location_text(where)} runs eager, it does not compile: {kind}: {reason}")
 
     def add_break(self, reason: str, stack: tuple[tuple[str, int], ...]) -> None:
-        """`stack`: files and lines, outermost first."""
-        file, line = innermost(stack)
+        """Count a graph break. `stack`: files and lines, outermost first."""
+        file, line = innermost_user_frame(stack)
         entry = self.breaks.setdefault(
             (file, line, reason), {"reason": reason, "file": file, "line": line, "count": 0, "stack": list(stack)}
         )
@@ -99,7 +102,7 @@ class Record:
         return text
 
     def cache_counts(self) -> tuple[int, int]:
-        """Hits and misses of the compile cache in this process, where the compiler tells."""
+        """Return hits and misses of the compile cache in this process, if the compiler tells."""
         return 0, 0
 
     def as_json(self) -> dict[str, Any]:
@@ -123,18 +126,18 @@ class Record:
         }
 
 
-def place(where: dict[str, Any]) -> str:
+def location_text(where: dict[str, Any]) -> str:
     return f"{where['function']} ({where['file']}:{where['line']})"
 
 
-def advice(remedy: str) -> str:
+def remedy_text(remedy: str) -> str:
     """Return the end of a sentence: with the remedy, if there is one."""
     return f". Remedy: {remedy}" if remedy else ""
 
 
-def innermost(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
-    """The user's line nearest to the break; the break's own where no line is the user's."""
-    users = [frame for frame in stack if is_users(frame[0])]
+def innermost_user_frame(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
+    """Return the user's line nearest to the break, or the break's own if none is the user's."""
+    users = [frame for frame in stack if is_user_code(frame[0])]
     return (users or list(stack) or [("", 0)])[-1]
 
 
@@ -154,7 +157,7 @@ TYPE = "give the model values of the same class in every step"
 OTHER = ""  # nothing to change
 
 
-class Cause(NamedTuple):
+class RecompileCause(NamedTuple):
     kind: str
     text: str
     remedy: str
@@ -235,14 +238,17 @@ GUARDS = (
     guard("object", NAME + r" is (?!not )\S+$", "{what} is another object than when it was compiled", OTHER),
     guard("collection", r"^not " + NAME + "$", "{what} was empty when it was compiled, and is not", GROWING),
 )
-PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as Dynamo finds the parts of a module
-GLOBAL = re.compile(r"\b[GL]\[(['\"])(\w+)\1\]")  # variables of a module, and of a function
+# Dynamo's words for the parts of a module.
+PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+# Variables of a module, and of a function.
+GLOBAL = re.compile(r"\b[GL]\[(['\"])(\w+)\1\]")
 
 MODULE = re.compile(r"\b__import_\w+\.")  # that a variable is of
-STACK = re.compile(r"\b___stack\w*")  # what a function that a graph break has cut goes on with
+# What a function that a graph break has cut goes on with.
+STACK = re.compile(r"\b___stack\w*")
 
 
-def cause_of(reason: str) -> Cause:
+def cause_of(reason: str) -> RecompileCause:
     """Return the cause in `reason`, which is Dynamo's: "1/0: tensor 'x' size mismatch at index 1. expected 16, ...".
 
     After "#" Dynamo names the line of the script that the condition comes from: see `lines_of`.
@@ -256,8 +262,8 @@ def cause_of(reason: str) -> Cause:
         if found:
             words = {name: text.rstrip(".") for name, text in found.groupdict().items()}
             text = form.words.format(condition=condition, **words)
-            return Cause(form.kind, STACK.sub("an intermediate value", text), form.remedy)
-    return Cause("other", f"this does not hold any more: {condition}", OTHER)
+            return RecompileCause(form.kind, STACK.sub("an intermediate value", text), form.remedy)
+    return RecompileCause("other", f"this does not hold any more: {condition}", OTHER)
 
 
 def lines_of(reason: str) -> list[str]:

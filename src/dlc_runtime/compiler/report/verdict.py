@@ -1,4 +1,4 @@
-"""Tells from blocks of steps that took turns which of two ways is faster, with an interval; pure.
+"""Compares two ways by blocks of steps that took turns: the speed-up with its interval; pure.
 
 A pair is one block of steps of each way, run one after the other, so that what else the host does cancels out. The
 interval is the sign test's: order statistics of the pairs' ratios. It assumes nothing of how the times are spread,
@@ -15,9 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BAND = 0.03  # of the base way's speed: what lies within is no difference
-FEWEST_PAIRS = 6  # below, no interval of 95 % exists: one side of it is 1 of 2 ** 6
-TAIL = 0.025  # chance that the true ratio lies beyond one end of the interval
+# Share of the base way's speed: less is no difference.
+BAND = 0.03
+# With fewer no interval of 95 % exists: one side of it is 1 of 2 ** 6.
+FEWEST_PAIRS = 6
+# Chance that the true ratio lies beyond one end of the interval.
+TAIL = 0.025
 FASTER, SLOWER, SAME, UNDECIDED, TOO_FEW = "faster", "slower", "same", "undecided", "too few"
 
 
@@ -31,7 +34,8 @@ class Pair(NamedTuple):
 class Verdict(NamedTuple):
     """How many times as fast as the base way the other one is: `low` to `high` with 95 % of confidence."""
 
-    kind: str  # FASTER, SLOWER, SAME (as fast within the band), UNDECIDED or TOO_FEW
+    # FASTER, SLOWER, SAME (as fast within the band), UNDECIDED or TOO_FEW.
+    kind: str
     pairs: int
     low: Optional[float] = None  # noqa: UP045 - evaluated at run time, by Python 3.9 too
     high: Optional[float] = None  # noqa: UP045
@@ -42,7 +46,7 @@ class Verdict(NamedTuple):
         return self.kind in (FASTER, SLOWER, SAME)
 
     def words(self) -> str:
-        """Such as "1.31 to 1.42 times as fast", to be said of the other way."""
+        """Say it of the other way, such as "1.31 to 1.42 times as fast"."""
         if self.low is None or self.high is None:
             return f"too few steps to tell ({self.pairs} of at least {FEWEST_PAIRS} pairs of blocks)"
         interval = f"{self.low:.2f} to {self.high:.2f}"

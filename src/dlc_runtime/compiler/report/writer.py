@@ -1,4 +1,4 @@
-"""When a process's report is written: as compiling goes on, every few minutes, and at its end.
+"""Writes a process's report: as compiling goes on, every few minutes, and at its end.
 
 A process that is killed writes nothing any more: what it last wrote stays.
 """
@@ -12,27 +12,32 @@ import sys
 import threading
 import time
 
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report import merge
-from dlc_runtime.compiler.report.merge import paragraph
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.report.merge import summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
     from dlc_runtime.compiler.report.record import Record
-    from dlc_runtime.compiler.report.steps import Steps
+    from dlc_runtime.compiler.report.step_times import StepTimes
     from dlc_runtime.compiler.settings import Settings
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
 LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
-SECONDS_BETWEEN = 10.0  # writes, while there are many compilations
+# Time between writes, while there are many compilations.
+SECONDS_BETWEEN = 10.0
 RUNNING, ENDED = "running", "ended"
 
 
 class Writer:
-    def __init__(self, settings: Settings, record: Record, steps: Steps, facts: Callable[[], dict[str, Any]]) -> None:
-        """`facts`: framework, device and notes of this process, and its rank where the framework knows it."""
+    """Writes one rank's file and merges the folder."""
+
+    def __init__(
+        self, settings: Settings, record: Record, steps: StepTimes, facts: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Take `facts`: framework, device and notes of this process, and its rank if the framework knows it."""
         self._settings, self._record, self._steps, self._facts = settings, record, steps, facts
         self.before_end: Callable[[], None] = lambda: None
         self.at_end: Callable[[int, int], None] = lambda rank, local_rank: None
@@ -51,18 +56,20 @@ class Writer:
         atexit.register(self._end)
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None and multiprocessing.parent_process() is not None:
-            from multiprocessing.util import Finalize  # a forked child ends without atexit
+            # A forked child ends without atexit.
+            from multiprocessing.util import Finalize
 
             Finalize(None, self._end, exitpriority=0)
         threading.Thread(target=self._write_now_and_then, name="dlc-compiler-report", daemon=True).start()
 
     def after_step(self) -> bool:
-        """Returns whether something was written."""
+        """Return whether something was written."""
         count = self._steps.count
         self.open()
         compiled = len(self._record.graphs)
         news = compiled != self._compiled and time.monotonic() - self._written > SECONDS_BETWEEN
-        if not news and count & (count - 1):  # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends
+        # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends.
+        if not news and count & (count - 1):
             return False
         self._compiled = compiled
         self.write(with_page=news)
@@ -73,10 +80,11 @@ class Writer:
         try:
             merge.write_rank(self._settings.report, self._as_json(state))
             merge.merge_folder(self._settings.report, with_page)
-        except Exception as fault:  # a full disk must not end the training
+        except Exception as fault:
+            # A full disk must not end the training.
             if not self._failed:
                 self._failed = True
-                say(f"no report in {self._settings.report}: {fault}")
+                log(f"no report in {self._settings.report}: {fault}")
 
     def _write_now_and_then(self) -> None:
         while True:
@@ -93,14 +101,15 @@ class Writer:
         try:
             self.at_end(self._rank, local_rank)
         except Exception as fault:
-            say(f"debug dumps are not complete: {fault}")
+            log(f"debug dumps are not complete: {fault}")
         if not self._failed and local_rank == 0:
             folder = self._settings.report
-            say(paragraph(merge.merge_folder(folder), os.path.join(folder, merge.MERGED)))
+            log(summary(merge.merge_folder(folder), os.path.join(folder, merge.MERGED)))
 
     def _as_json(self, state: str) -> dict[str, Any]:
         facts = self._facts()
-        self._rank = facts.pop("rank", self._rank)  # a script may end its group before we end
+        # A script may end its group before we end.
+        self._rank = facts.pop("rank", self._rank)
         record = self._record.as_json()
         notes = [*record["notes"], *facts.pop("notes", [])]
         return {

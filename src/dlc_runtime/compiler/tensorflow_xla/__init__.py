@@ -1,1 +1,1 @@
-"""Compiles TensorFlow's training steps by XLA; may import tensorflow, `base`, `cache` and `report`."""
+"""Compiles TensorFlow's training steps by XLA; may import tensorflow, cache, report and what these import."""

@@ -1,4 +1,4 @@
-"""Which functions choose their way by measuring and what is kept of it; and sessions of TensorFlow 1."""
+"""Lets functions choose their way by measuring, and keeps the choice for the next job."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contextlib import suppress
 
 import tensorflow as tf
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report.choosing import EAGER, Budget
-from dlc_runtime.compiler.seen import say
-from dlc_runtime.compiler.tensorflow_xla import process
-from dlc_runtime.compiler.tensorflow_xla.owners import CHOOSING, Owner
+from dlc_runtime.compiler.tensorflow_xla import tf_internals
+from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.turns import Turns
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from dlc_runtime.compiler.settings import Settings
-    from dlc_runtime.compiler.tensorflow_xla.programs import XlaRecord
+    from dlc_runtime.compiler.tensorflow_xla.compiled_programs import XlaRecord
     from dlc_runtime.compiler.tensorflow_xla.turns import Share
 
 SEVERAL = (
@@ -36,7 +36,7 @@ SEVERAL = (
 
 
 class Choices:
-    """`folder`: of the cache, "" for none. `written` is called when a way was taken."""
+    """The choices of a process. `folder`: of the cache, "" for none. `written` is called when a way was taken."""
 
     def __init__(self, settings: Settings, record: XlaRecord, folder: str, written: Callable[[], None]) -> None:
         self._settings, self._record, self._folder, self._written = settings, record, folder, written
@@ -44,10 +44,10 @@ class Choices:
         self._topics: Counter[str] = Counter()
 
     @functools.cached_property
-    def _peers(self) -> process.Peers:
-        """Of the first step that trains: the script has said by then how it distributes."""
-        horovod = sys.modules.get(process.HOROVOD)
-        return ByHorovod(horovod) if is_begun(horovod) else process.peers(os.environ)
+    def _peers(self) -> tf_internals.Peers:
+        """Find the peers at the first step that trains: the script has said by then how it distributes."""
+        horovod = sys.modules.get(tf_internals.HOROVOD)
+        return HorovodPeers(horovod) if is_initialized(horovod) else tf_internals.find_peers(os.environ)
 
     def can_choose(self) -> bool:
         """Several processes must take turns at the same steps, for which they have to hear of each other."""
@@ -58,58 +58,61 @@ class Choices:
         note = SEVERAL.format(self._peers.count)
         if note not in self._record.notes:
             self._record.notes.append(note)
-            say(note)
+            log(note)
         return False
 
-    def begin(self, owner: Owner, fingerprint: Callable[[], str]) -> None:
-        """In its first step, which is the first of those that are measured. `fingerprint`: of what it computes."""
-        if self._folder and self._peers.count == 1:  # others may have kept another decision
-            owner.facts = facts_of(owner, fingerprint())
-        kept = cache_folder.read_decision(self._folder, owner.facts) if owner.facts else ("", "")
+    def begin(self, trained: TrainedFunction, fingerprint: Callable[[], str]) -> None:
+        """Begin to choose at the first step, which is measured too. `fingerprint`: of what the function computes."""
+        # Others may have kept another decision.
+        if self._folder and self._peers.count == 1:
+            trained.facts = facts_of(trained, fingerprint())
+        kept = cache.read_decision(self._folder, trained.facts) if trained.facts else ("", "")
         budget = Budget(*self._settings.budget)
-        turns = Turns(owner.ways, budget, self._settings.eager_steps, kept, self._share(owner.name))
-        owner.begin(CHOOSING, turns)
+        turns = Turns(trained.ways, budget, self._settings.eager_steps, kept, self._share(trained.name))
+        trained.begin(CHOOSING, turns)
         self._record.choosing = self._record.choosing or turns.choosing
 
     def _share(self, name: str) -> Share | None:
-        """Functions of the same name begin to choose in the same order in each process."""
+        """Number functions of one name: they begin to choose in the same order in each process."""
         self._topics[name] += 1
         topic = re.sub(r"\W", "_", f"{name}.{self._topics[name]}")
         return functools.partial(self._peers.share, topic) if self._peers.count > 1 else None
 
-    def take_turn(self, owner: Owner, turns: Turns, seconds: float, changed: bool, step: int) -> None:
-        """A step of its has run in so many seconds. `changed`: something was traced or compiled in it."""
-        if owner.refused:
-            turns.refuse(owner.refused)
+    def take_turn(self, trained: TrainedFunction, turns: Turns, seconds: float, changed: bool, step: int) -> None:
+        """Add a step and its seconds. `changed`: something was traced or compiled in it."""
+        if trained.refused:
+            turns.refuse(trained.refused)
         turns.add(seconds, changed, time.perf_counter() - self._began, step)
         for text in turns.take_news():
-            say(f"{owner.name}: {text}")
-        if turns.way != EAGER and not owner.compiled_calls:
-            self._record.add_compiled(owner.name, owner.file, owner.line, owner.parameters, owner.random)
-            say(f"compiling {owner.name} with xla ({turns.way}), after {step} steps without it")
-        if turns.choosing.decided_at != owner.decided_at:
-            owner.decided_at = turns.choosing.decided_at
-            self._note(owner, turns)
+            log(f"{trained.name}: {text}")
+        if turns.way != EAGER and not trained.compiled_calls:
+            self._record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
+            log(f"compiling {trained.name} with xla ({turns.way}), after {step} steps without it")
+        if turns.choosing.decided_at != trained.decided_at:
+            trained.decided_at = turns.choosing.decided_at
+            self._note(trained, turns)
 
-    def _note(self, owner: Owner, turns: Turns) -> None:
+    def _note(self, trained: TrainedFunction, turns: Turns) -> None:
         way, reason = turns.choosing.way, turns.choosing.reason
         if way == EAGER:
-            self._record.add_eager(owner.name, f"it runs without XLA: {reason}")
-        if self._record.choosing is not turns.choosing:  # the report has a table of one
-            self._record.notes.append(f"{owner.name}: {turns.choosing.words()}")
-        if owner.facts and turns.choosing.is_known():
-            cache_folder.write_decision(self._folder, owner.facts, way, reason)
+            self._record.add_eager(trained.name, f"it runs without XLA: {reason}")
+        # The report has a table of one.
+        if self._record.choosing is not turns.choosing:
+            self._record.notes.append(f"{trained.name}: {turns.choosing.words()}")
+        if trained.facts and turns.choosing.is_known():
+            cache.write_decision(self._folder, trained.facts, way, reason)
         self._written()
 
 
-def is_begun(horovod: Any) -> bool:
+def is_initialized(horovod: Any) -> bool:
     try:
         return horovod is not None and bool(horovod.is_initialized())
-    except AttributeError:  # a build of Horovod without this
+    except AttributeError:
+        # A build of Horovod without this.
         return False
 
 
-class ByHorovod(process.Peers):
+class HorovodPeers(tf_internals.Peers):
     """Horovod's ranks, by a gather of our own: it has another name than any operation of the script's."""
 
     def __init__(self, horovod: Any) -> None:
@@ -121,23 +124,24 @@ class ByHorovod(process.Peers):
         return True
 
     def share(self, topic: str, text: str) -> list[str]:
-        """As of Peers. What waits for a process that does not come is left to wait: Horovod's end ends it."""
+        """Share as Peers do. A thread that waits for a process that does not come ends with Horovod."""
         gather = self._gathers.get(topic) or self._gathers.setdefault(topic, self._made(topic))
         told: list[str] = []
 
         def run() -> None:
-            with suppress(Exception):  # such as that another process has ended
+            # Another process may have ended.
+            with suppress(Exception):
                 told.extend(bytes(gather(tf.constant([*f"{text}\n".encode()], tf.uint8)).numpy()).decode().splitlines())
 
         thread = threading.Thread(target=run, name="dlc-choosing", daemon=True)
         thread.start()
-        thread.join(process.PATIENCE_SECONDS)
+        thread.join(tf_internals.PATIENCE_SECONDS)
         if len(told) != self.count:
             raise TimeoutError(topic)
         return told
 
     def _made(self, topic: str) -> Any:
-        """A graph: Horovod knows an operation by its name in one, outside by its kind, as it knows the script's."""
+        """Make a graph: in one Horovod knows an operation by its name, outside by its kind, as the script's."""
 
         def gather(told: Any) -> Any:
             with tf.device("CPU:0"):
@@ -147,34 +151,16 @@ class ByHorovod(process.Peers):
         return made.get_concrete_function()
 
 
-def facts_of(owner: Owner, graph: str) -> dict[str, Any]:
-    """What a decision for the next job depends on; nothing where that cannot be told."""
-    if not graph or owner.signature is None:
+def facts_of(trained: TrainedFunction, graph: str) -> dict[str, Any]:
+    """Return what a decision for the next job depends on; nothing if that cannot be told."""
+    if not graph or trained.signature is None:
         return {}
-    parts = owner.signature.items()
+    parts = trained.signature.items()
     arguments = {name: str(leaf.key) if leaf.kind == "shape" else leaf.text for name, leaf in parts}
-    return {**process.facts(), "function": owner.name, "ways": list(owner.ways), "graph": graph, "arguments": arguments}
-
-
-def wrap_sessions(noticed: Callable[[], None]) -> None:
-    """`noticed` is called before each Session that is made to cluster."""
-    owner = tf.compat.v1.Session
-    original = owner.__init__
-
-    @functools.wraps(original)
-    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        noticed()
-        original(self, target, graph, clustering(config))
-
-    owner.__init__ = make
-
-
-def clustering(config: Any) -> Any:
-    """The script's own choice stays."""
-    result = tf.compat.v1.ConfigProto()
-    if config is not None:
-        result.CopyFrom(config)
-    options = result.graph_options.optimizer_options
-    if options.global_jit_level == options.DEFAULT:
-        options.global_jit_level = options.ON_1
-    return result
+    return {
+        **tf_internals.facts(),
+        "function": trained.name,
+        "ways": list(trained.ways),
+        "graph": graph,
+        "arguments": arguments,
+    }

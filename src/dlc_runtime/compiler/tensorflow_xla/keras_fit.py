@@ -1,4 +1,4 @@
-"""Stands where Keras's train function stands (Keras 3, tf-keras, Keras 2), and gives it a batch more than once."""
+"""Replaces Keras's train function (Keras 3, tf-keras, Keras 2), and can give it a batch more than once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import nullcontext
 import tensorflow as tf
 
 from dlc_runtime.compiler.settings import StrictError
-from dlc_runtime.compiler.tensorflow_xla import owners
+from dlc_runtime.compiler.tensorflow_xla import functions
 from dlc_runtime.compiler.tensorflow_xla import session as sessions
-from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, LEFT, OWN, Leaf, Owner, leaf
-from dlc_runtime.compiler.tensorflow_xla.shared import compiled_as_a_whole
+from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, LEFT, OWN, Leaf, TrainedFunction, describe_leaf
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
+from dlc_runtime.compiler.tensorflow_xla.whole_graph import compiled_as_a_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 
     from dlc_runtime.compiler.tensorflow_xla.session import Session
 
-SWITCH = "_jit_compile"  # of a model; its setter would throw away what is compiled
+# A model's attribute: its setter would throw away what is compiled.
+SWITCH = "_jit_compile"
 UNSTATED = "auto"
-LOADED = "compile_from_config"  # states what was resolved when the model was saved
+# States what was resolved when the model was saved.
+LOADED = "compile_from_config"
 COMPILE_ERRORS = ("XLA", "when trying to compile", "jit_compile")
 
 _stated: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-_owners: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
+_trained: weakref.WeakKeyDictionary[Any, TrainedFunction] = weakref.WeakKeyDictionary()
 
 
 def patch(trainer: Any) -> None:
-    # Keras compiles a loaded model only if its class has no `compile` other than the one where Keras defines it.
+    # Keras compiles a loaded model only if its class has no `compile` other than Keras's own.
     defines = next(base for base in trainer.__mro__ if "compile" in vars(base))
     make, compile_model = trainer.make_train_function, defines.compile
 
@@ -50,37 +52,39 @@ def patch(trainer: Any) -> None:
         if session is None or session.failed:
             return make(self, *forced)
         held = self.__dict__.get(SWITCH)
-        if not force and isinstance(self.train_function, Stepper):
+        if not force and isinstance(self.train_function, TrainFunction):
             return self.train_function
         try:
-            route = route_of(self)
+            route = find_route(self)
         except Exception as fault:
             session.fail(fault)
             return make(self, *forced)
-        if route.jit:  # Keras 3 may have chosen it by itself: the first steps are measured without
+        # Keras 3 may have chosen it by itself: the first steps are measured without.
+        if route.jit:
             self.__dict__[SWITCH] = False
         try:
             result = make(self, *forced)
         finally:
-            restore(self, held)
-        if self.train_function is None:  # a make_train_function of the script's own
+            restore_switch(self, held)
+        # A make_train_function of the script's own.
+        if self.train_function is None:
             return result
-        self.train_function = Stepper(session, self, self.train_function, make, route)
+        self.train_function = TrainFunction(session, self, self.train_function, make, route)
         return result if result is None else self.train_function
 
     defines.compile, trainer.make_train_function = compile_and_note, make_and_stand
 
 
 def compile_at_once(model: Any) -> None:
-    """From its first step on, whose train function is made when `fit` is called."""
-    owner = _owners[model] = owners.of_model(model)
-    owner.ways = (WHOLE,)
+    """Compile from the first step on; `fit` makes the train function."""
+    trained = _trained[model] = functions.describe_model(model)
+    trained.ways = (WHOLE,)
     session = sessions.current()
     if session is not None:
-        session.compile(owner)
+        session.compile(trained)
 
 
-def restore(model: Any, held: Any) -> None:
+def restore_switch(model: Any, held: Any) -> None:
     if SWITCH in model.__dict__:
         model.__dict__[SWITCH] = held
 
@@ -92,7 +96,7 @@ class Route:
         self.jit, self.own, self.left, self.remedy, self.wanted = jit, own, left, remedy, wanted
 
 
-def route_of(model: Any) -> Route:
+def find_route(model: Any) -> Route:
     stated = _stated.get(model, UNSTATED)
     if model.run_eagerly:
         return Route(left="the script runs it eagerly (run_eagerly=True)", remedy="remove run_eagerly=True")
@@ -106,38 +110,38 @@ def route_of(model: Any) -> Route:
 
 
 def is_distributed(model: Any) -> bool:
-    """In replicas: their communication is no part of a compiled step."""
+    """Tell whether it trains in replicas: their communication is no part of a compiled step."""
     return type(model.distribute_strategy).__name__ != "_DefaultDistributionStrategy"
 
 
 def supports_jit(model: Any) -> bool:
-    """Keras 3's layers say where they cannot be compiled as a whole."""
+    """Ask Keras 3's layers whether they can be compiled as a whole."""
     layers = getattr(model, "_flatten_layers", None)
     return all(getattr(layer, "supports_jit", True) for layer in (layers() if layers is not None else [model]))
 
 
-class Stepper:
-    """What a model calls for each step."""
+class TrainFunction:
+    """Called by a model for each step, in place of Keras's train function."""
 
     def __init__(self, session: Session, model: Any, function: Any, make: Callable[..., Any], route: Route) -> None:
         self._session, self._make, self._route = session, make, route
         self._model = weakref.ref(model)
         self._plain, self._compiled = function, None
-        known = _owners.get(model)
-        self.owner = known if known is not None else owners.of_model(model)
-        self.owner.training = True
-        self.owner.is_made_anew()
-        _owners[model] = self.owner
+        known = _trained.get(model)
+        self.trained = known if known is not None else functions.describe_model(model)
+        self.trained.training = True
+        self.trained.forget_programs()
+        _trained[model] = self.trained
         if route.own:
-            session.own(self.owner)
+            session.own(self.trained)
         elif route.left:
-            session.leave(self.owner, route.left, route.remedy, route.wanted)
-        elif self.owner.phase in (OWN, LEFT):
-            self.owner.begin(BASELINE)
+            session.leave(self.trained, route.left, route.remedy, route.wanted)
+        elif self.trained.phase in (OWN, LEFT):
+            self.trained.begin(BASELINE)
         if not route.jit:
-            self.owner.ways = (CLUSTERS,)
-        elif self.owner.phase == BASELINE:
-            self.owner.ways = (WHOLE, CLUSTERS)
+            self.trained.ways = (CLUSTERS,)
+        elif self.trained.phase == BASELINE:
+            self.trained.ways = (WHOLE, CLUSTERS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_plain"], name)
@@ -145,10 +149,10 @@ class Stepper:
     def __call__(self, iterator: Any) -> Any:
         if self._session.failed:
             return self._plain(iterator)
-        return self._session.run(self.owner, lambda: self._run(iterator), lambda: described(iterator))
+        return self._session.run(self.trained, lambda: self._run(iterator), lambda: describe_iterator(iterator))
 
     def _run(self, iterator: Any) -> Any:
-        if not self._route.jit or self.owner.way != WHOLE:
+        if not self._route.jit or self.trained.way != WHOLE:
             return self._with_switch(self._plain, iterator, False)
         if self._compiled is None:
             return self._first(iterator)
@@ -160,13 +164,13 @@ class Stepper:
         except Exception as fault:
             if not any(word in str(fault) for word in COMPILE_ERRORS):
                 raise
-            self._session.fall_back(self.owner, fault, self._steps())
+            self._session.fall_back(self.trained, fault, self._steps())
             return self._with_switch(self._plain, iterator, False)
 
     def _first(self, iterator: Any) -> Any:
-        """Keeps the batches until it is known that XLA takes the step: one that fails has changed nothing."""
+        """Keep the batches until it is known that XLA takes the step: a step that fails has changed nothing."""
         self._compiled = self._make_compiled()
-        kept = take(iterator, self._steps())
+        kept = take_batches(iterator, self._steps())
         if kept is None:
             return self._or_fall_back(iterator)
         try:
@@ -176,24 +180,25 @@ class Stepper:
         except Exception as fault:
             if not kept.enough and isinstance(fault, (StopIteration, tf.errors.OutOfRangeError)):
                 raise
-            result = self._with_switch(self._plain, kept.again(), False)  # raises where the script itself is at fault
-            self._session.fall_back(self.owner, fault, 0)
+            # Raises if the script itself is at fault.
+            result = self._with_switch(self._plain, kept.again(), False)
+            self._session.fall_back(self.trained, fault, 0)
             return result
 
     def _make_compiled(self) -> Any:
         model: Any = self._model()
         held = model.__dict__[SWITCH]
         model.__dict__[SWITCH] = True
-        self.owner.expects_trace = True
+        self.trained.expects_trace = True
         try:
             self._make(model, True)
             return model.train_function
         finally:
-            restore(model, held)
+            restore_switch(model, held)
             model.train_function = self
 
     def _with_switch(self, function: Any, iterator: Any, value: bool) -> Any:
-        """tf-keras reads the model's switch while it traces; what the script set is there for everything else."""
+        """Set the model's switch for one call, which tf-keras reads while it traces; else the script's value holds."""
         model = self._model()
         if not self._route.jit or model is None:
             return function(iterator)
@@ -206,56 +211,57 @@ class Stepper:
             model.__dict__[SWITCH] = held
 
     def _steps(self) -> int:
-        """Batches of one call."""
+        """Return how many batches a call takes."""
         steps: Any = getattr(self._model(), "steps_per_execution", None)
         if steps is None:
             steps = getattr(self._model(), "_steps_per_execution", None)
         return int(steps) if isinstance(steps, int) else int(steps.numpy()) if hasattr(steps, "numpy") else 1
 
 
-def described(iterator: Any) -> dict[str, Leaf]:
-    """train_on_batch passes a generator, which tells nothing: what XLA compiles tells the shapes."""
-    return {"iterator": leaf(iterator)} if hasattr(iterator, "element_spec") else {}
+def describe_iterator(iterator: Any) -> dict[str, Leaf]:
+    """Return nothing for a generator, as of train_on_batch: what XLA compiles tells the shapes."""
+    return {"iterator": describe_leaf(iterator)} if hasattr(iterator, "element_spec") else {}
 
 
 KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
 
 
-class Kept:
-    """`again` gives an iterator over the batches each time. `enough`: the data has not ended among them."""
+class KeptBatches:
+    """Batches that can be given again: `again` returns an iterator. `enough`: the data has not ended among them."""
 
     def __init__(self, batches: list[Any], count: int, iterator: Any, again: Callable[[], Any]) -> None:
         self.enough = len(batches) == count
         self.again = again if batches else lambda: iterator
 
 
-def take(iterator: Any, count: int) -> Kept | None:
-    """None, and nothing is taken, where it cannot be."""
+def take_batches(iterator: Any, count: int) -> KeptBatches | None:
+    """Return None, and take nothing, if batches cannot be given again."""
     if not isinstance(iterator, tf.data.Iterator):
-        if hasattr(iterator, "element_spec"):  # distributed: each replica has batches of its own
+        # Distributed: each replica has batches of its own.
+        if hasattr(iterator, "element_spec"):
             return None
         batches = list(itertools.islice(iterator, count))
-        return Kept(batches, count, iterator, lambda: iter(batches))
+        return KeptBatches(batches, count, iterator, lambda: iter(batches))
     spec = iterator.element_spec
     if not all(isinstance(part, KINDS) for part in tf.nest.flatten(spec)):
         return None
     batches = list(itertools.islice(iterator, count))
-    return Kept(batches, count, iterator, lambda: iter(dataset(batches, spec)))
+    return KeptBatches(batches, count, iterator, lambda: iter(make_dataset(batches, spec)))
 
 
-def dataset(batches: list[Any], spec: Any) -> Any:
-    """With the shapes that the script's own data set states: else the step would be traced anew."""
+def make_dataset(batches: list[Any], spec: Any) -> Any:
+    """Keep the shapes that the script's own data set states: else the step would be traced anew."""
     parts = [tf.data.Dataset.from_tensors(batch) for batch in batches]
     if any(part.element_spec != spec for part in parts):
-        parts = [part.map(lambda *batch: stated(batch, spec)) for part in parts]
+        parts = [part.map(lambda *batch: with_shapes(batch, spec)) for part in parts]
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.concatenate(part)
-    return untuned(whole)
+    return without_tuning(whole)
 
 
-def untuned(data: Any) -> Any:
-    """Tuning takes a thread, for which the iterator's end waits: up to a second, and there is nothing to tune."""
+def without_tuning(data: Any) -> Any:
+    """Switch tuning off: it takes a thread, for which the iterator's end waits up to a second."""
     options = tf.data.Options()
     tuning = getattr(options, "autotune", None)  # TensorFlow 2.6 has none
     if tuning is not None:
@@ -263,8 +269,9 @@ def untuned(data: Any) -> Any:
     return data.with_options(options)
 
 
-def stated(batch: Any, spec: Any) -> Any:
-    if not isinstance(spec, tuple):  # a data set of single tensors, or of dictionaries
+def with_shapes(batch: Any, spec: Any) -> Any:
+    # A data set of single tensors, or of dictionaries.
+    if not isinstance(spec, tuple):
         batch = batch[0]
     parts = zip(tf.nest.flatten(batch, expand_composites=True), tf.nest.flatten(spec, expand_composites=True))
     flat = [tf.compat.v1.placeholder_with_default(value, part.shape) for value, part in parts]

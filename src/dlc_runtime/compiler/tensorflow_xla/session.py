@@ -1,4 +1,4 @@
-"""One process's use of XLA: measures the first steps as the script has them, then chooses a way, and reports.
+"""The session of one process: measures the first steps as the script has them, then chooses a way, and reports.
 
 A step is a call of the tf.function, or of Keras's train function, in which a tape was asked for gradients. Each of
 these functions has its ways, which take turns until it is known which one is the fastest.
@@ -13,19 +13,19 @@ import weakref
 
 import tensorflow as tf
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.hooks import log, never_raises
 from dlc_runtime.compiler.report.choosing import EAGER as WITHOUT_XLA
-from dlc_runtime.compiler.report.record import SHAPE, Cause
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.seen import guarded, say
 from dlc_runtime.compiler.settings import StrictError
-from dlc_runtime.compiler.tensorflow_xla import choices, owners, process, tracing
+from dlc_runtime.compiler.tensorflow_xla import functions, tf_internals
 from dlc_runtime.compiler.tensorflow_xla.choices import Choices
-from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, LEFT, OWN, Owner
+from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, Programs, XlaRecord, short_reason
+from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, COMPILED, LEFT, OWN, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
-from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs, XlaRecord, reason_of
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, TOO_OFTEN
 
 TYPE_CHECKING = False
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from dlc_runtime.compiler.settings import Settings
-    from dlc_runtime.compiler.tensorflow_xla.owners import Leaf
+    from dlc_runtime.compiler.tensorflow_xla.functions import Leaf
 
-STALE = 20  # steps of others, and the steps of another function are counted from then on
+# After so many steps of another function, that function's steps are counted.
+STALE = 20
 MOST_DUMPED = 1 << 28  # bytes of debug mode's files
 OWN_REASON = "the script compiles it itself"
 GRAPHS = (
@@ -43,31 +44,36 @@ GRAPHS = (
     "TensorFlow 1 the report has no steps"
 )
 NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
-MOST_AGAIN = 8  # times that XLA compiles a function again before it runs without XLA
+# Times that XLA compiles a function again before it runs without XLA.
+MOST_AGAIN = 8
 STATES_NO_XLA = "the script says jit_compile=False"
 
 
 class Session:
+    """Stands around each call of a function that trains."""
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.tracing = tracing.Tracing()
+        self.tracing = tf_internals.Tracing()
         self.failed = False
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         self.process = os.getpid()
-        self.current: Owner | None = None  # what is being called; what it calls is a part of it
-        self.record, self.steps = XlaRecord(), Steps()
+        # What is being called; what it calls is a part of it.
+        self.current: TrainedFunction | None = None
+        self.record, self.steps = XlaRecord(), StepTimes()
         self.record.cache = prepared.cache
-        self.writer = Writer(self.settings, self.record, self.steps, process.facts)
+        self.writer = Writer(self.settings, self.record, self.steps, tf_internals.facts)
         folder = prepared.cache.get("folder", "")
         self.choices = Choices(self.settings, self.record, folder, self.writer.write)
         self.programs = Programs(prepared.programs, prepared.private)
-        self._functions: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
-        self._lines: dict[tuple[str, int], Owner] = {}  # of steps without a tf.function
-        self._primary: Owner | None = None  # its steps are counted
+        self._functions: weakref.WeakKeyDictionary[Any, TrainedFunction] = weakref.WeakKeyDictionary()
+        self._lines: dict[tuple[str, int], TrainedFunction] = {}  # of steps without a tf.function
+        self._primary: TrainedFunction | None = None  # its steps are counted
         self._others = 0
-        self._clustering: bool | None = None  # None: ours to set, and not set yet
+        # None: ours to set, and not set yet.
+        self._clustering: bool | None = None
 
     def start(self) -> None:
         if not self.tracing.listen():
@@ -76,9 +82,9 @@ class Session:
             self.record.notes.append(
                 "this TensorFlow does not tell what XLA compiles: the report has what was traced instead"
             )
-        choices.wrap_sessions(self.note_session)
-        tracing.wrap_gradient(self.note_gradient)
-        tracing.wrap_call(self.call_function)
+        wrap_sessions(self.note_session)
+        tf_internals.wrap_gradient(self.note_gradient)
+        tf_internals.wrap_call(self.call_function)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -87,33 +93,33 @@ class Session:
             return call(function, *arguments, **named)
         self._after_a_fork()
         self._meet(function)
-        owner = self._functions.get(function)
-        if owner is None:
+        trained = self._functions.get(function)
+        if trained is None:
             return call(function, *arguments, **named)
         return self.run(
-            owner,
+            trained,
             lambda: call(function, *arguments, **named),
-            lambda: owners.signature(function.python_function, arguments, named),
+            lambda: functions.read_signature(function.python_function, arguments, named),
         )
 
-    def run(self, owner: Owner, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]]) -> Any:
-        self._choose_clustering(owner)
-        way = owner.way
+    def run(self, trained: TrainedFunction, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]]) -> Any:
+        self._choose_clustering(trained)
+        way = trained.way
         traced, started = self.tracing.seconds, time.perf_counter()
-        self.tracing.random, self.current = False, owner
+        self.tracing.random, self.current = False, trained
         try:
-            with tracing.without_our_frames():
+            with tf_internals.without_our_frames():
                 result = call()
-            if owner.turns is not None:
-                process.wait_for_devices()
+            if trained.turns is not None:
+                tf_internals.wait_for_devices()
         finally:
             self.current = None
-        self._after(owner, way, time.perf_counter() - started, self.tracing.seconds - traced, signature)
+        self._after(trained, way, time.perf_counter() - started, self.tracing.seconds - traced, signature)
         return result
 
-    @guarded
+    @never_raises
     def note_gradient(self) -> None:
-        """A tape is asked for gradients: what is being called trains."""
+        """Note that a tape is asked for gradients: what is being called trains."""
         if self.failed:
             return
         if self.current is not None:
@@ -126,120 +132,135 @@ class Session:
     def note_session(self) -> None:
         if GRAPHS not in self.record.notes:
             self.record.notes.append(GRAPHS)
-            say(GRAPHS)
+            log(GRAPHS)
 
-    @guarded
+    @never_raises
     def _meet(self, function: Any) -> None:
         if function not in self._functions:
-            owner = self._functions[function] = owners.of_function(function)
-            stated = tracing.stated_jit(function)
+            trained = self._functions[function] = functions.describe_function(function)
+            stated = tf_internals.read_jit_compile(function)
             if stated:
-                self.own(owner)
+                self.own(trained)
             elif stated is not None:
-                owner.states_no_xla = True
-                owner.begin(LEFT)
+                trained.states_no_xla = True
+                trained.begin(LEFT)
 
     def fail(self, fault: Exception) -> None:
-        """A fault of ours: what is compiled stays so, and nothing more is done."""
+        """Stop after a fault of ours: what is compiled stays so, and nothing more is done."""
         self.failed = True
-        self._say_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
+        self._log_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
         self.writer.write()
 
     def _after_a_fork(self) -> None:
         if os.getpid() != self.process:
-            self.begin_anew()
+            self.reset()
 
     # -- what a call has done -------------------------------------------------------------------------------------
 
-    @guarded
+    @never_raises
     def _after(
-        self, owner: Owner, way: str, seconds: float, traced: float, signature: Callable[[], dict[str, Leaf]]
+        self,
+        trained: TrainedFunction,
+        way: str,
+        seconds: float,
+        traced: float,
+        signature: Callable[[], dict[str, Leaf]],
     ) -> None:
         programs = self.programs.new()
-        owner.random |= self.tracing.random
-        compiled = owner.phase == OWN or (way != WITHOUT_XLA and not owner.refused)
-        cause = self._cause_of_tracing(owner, signature) if traced else None
-        if owner.turns is not None and not compiled:
-            cause = None  # the other way has told it, or will
-        if owner.training or programs:
-            self._add_programs(owner, compiled, programs, cause, max(0.0, seconds - traced - self._usual()))
-        if owner.training:
-            self._step(owner, compiled, seconds, bool(traced or programs))
+        trained.random |= self.tracing.random
+        compiled = trained.phase == OWN or (way != WITHOUT_XLA and not trained.refused)
+        cause = self._cause_of_tracing(trained, signature) if traced else None
+        if trained.turns is not None and not compiled:
+            # The other way has told it, or will.
+            cause = None
+        if trained.training or programs:
+            self._add_programs(trained, compiled, programs, cause, max(0.0, seconds - traced - self._usual()))
+        if trained.training:
+            self._step(trained, compiled, seconds, bool(traced or programs))
 
     def _usual(self) -> float:
         return self.steps.phases[EAGER].median or 0.0
 
-    def _cause_of_tracing(self, owner: Owner, signature: Callable[[], dict[str, Leaf]]) -> Cause | None:
-        old, owner.signature = owner.signature, signature()
-        expected, owner.expects_trace = owner.expects_trace, False
-        return None if expected else owners.cause_of_tracing(old, owner.signature)
+    def _cause_of_tracing(
+        self, trained: TrainedFunction, signature: Callable[[], dict[str, Leaf]]
+    ) -> RecompileCause | None:
+        old, trained.signature = trained.signature, signature()
+        expected, trained.expects_trace = trained.expects_trace, False
+        return None if expected else functions.cause_of_tracing(old, trained.signature)
 
     def _add_programs(
-        self, owner: Owner, compiled: bool, programs: list[Program], cause: Cause | None, seconds: float
+        self,
+        trained: TrainedFunction,
+        compiled: bool,
+        programs: list[Program],
+        cause: RecompileCause | None,
+        seconds: float,
     ) -> None:
-        where = self._where(owner)
-        first = compiled and not owner.compiled_calls
-        again = owner.compiled_again(programs)
+        where = self._where(trained)
+        first = compiled and not trained.compiled_calls
+        again = trained.compiled_again(programs)
         if programs or first:
             self.record.compile_seconds += seconds
             self.record.add_programs(where, seconds, programs, first, bool(prepared.programs))
         if again and (cause is None or cause.kind == "other"):
-            cause = Cause("shape" if " is " in again else "other", again, SHAPE)
+            cause = RecompileCause("shape" if " is " in again else "other", again, SHAPE)
         if cause is not None:
             warning = self.record.add_recompilation(where, seconds if programs else 0.0, cause)
             if warning:
-                say(warning)
+                log(warning)
         if compiled and not first and cause is not None and (programs or not prepared.programs):
-            self._bound_compilations(owner, where, cause)
+            self._bound_compilations(trained, where, cause)
 
-    def _where(self, owner: Owner) -> dict[str, Any]:
-        return {"function": owner.name, "file": owner.file, "line": owner.line, "step": self.steps.count + 1}
+    def _where(self, trained: TrainedFunction) -> dict[str, Any]:
+        return {"function": trained.name, "file": trained.file, "line": trained.line, "step": self.steps.count + 1}
 
-    def _bound_compilations(self, owner: Owner, where: dict[str, Any], cause: Cause) -> None:
-        """Data whose shape changes without an end would have a program compiled for each batch."""
-        owner.compiled_anew += 1
-        if owner.compiled_anew <= MOST_AGAIN or owner.phase == OWN:
+    def _bound_compilations(self, trained: TrainedFunction, where: dict[str, Any], cause: RecompileCause) -> None:
+        """Stop compiling for data whose shape changes without an end."""
+        trained.compiled_anew += 1
+        if trained.compiled_anew <= MOST_AGAIN or trained.phase == OWN:
             return
-        owner.refused = TOO_OFTEN
-        if owner.turns is None:
-            owner.begin(LEFT)
-        self._say_or_fail(self.record.add_given_up(owner.compiled_anew, where, cause))
+        trained.refused = TOO_OFTEN
+        if trained.turns is None:
+            trained.begin(LEFT)
+        self._log_or_fail(self.record.add_given_up(trained.compiled_anew, where, cause))
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def _step(self, owner: Owner, compiled: bool, seconds: float, changed: bool) -> None:
-        owner.calls += 1
-        if owner.calls == 1:
-            self._first_step(owner)
-        if self._counts(owner):
-            self._tick(owner, compiled, changed)
-        owner.compiled_calls += compiled
-        if owner.turns is not None:
-            self.choices.take_turn(owner, owner.turns, seconds, changed, self.steps.count)
-        elif owner.phase == BASELINE and owner.calls >= self.settings.eager_steps:
-            self.compile(owner)
-        owner.refused = ""
+    def _step(self, trained: TrainedFunction, compiled: bool, seconds: float, changed: bool) -> None:
+        trained.calls += 1
+        if trained.calls == 1:
+            self._first_step(trained)
+        if self._counts(trained):
+            self._tick(trained, compiled, changed)
+        trained.compiled_calls += compiled
+        if trained.turns is not None:
+            self.choices.take_turn(trained, trained.turns, seconds, changed, self.steps.count)
+        elif trained.phase == BASELINE and trained.calls >= self.settings.eager_steps:
+            self.compile(trained)
+        trained.refused = ""
 
-    def _first_step(self, owner: Owner) -> None:
-        if owner.phase == BASELINE and self._clusters_itself():
-            self.own(owner)
-        elif owner.states_no_xla:
-            self.leave(owner, STATES_NO_XLA, "remove that argument", False)
-        elif owner.phase == BASELINE and self.choices.can_choose():
-            self.choices.begin(owner, self.tracing.fingerprint)
+    def _first_step(self, trained: TrainedFunction) -> None:
+        if trained.phase == BASELINE and self._clusters_itself():
+            self.own(trained)
+        elif trained.states_no_xla:
+            self.leave(trained, STATES_NO_XLA, "remove that argument", False)
+        elif trained.phase == BASELINE and self.choices.can_choose():
+            self.choices.begin(trained, self.tracing.fingerprint)
 
-    def _counts(self, owner: Owner) -> bool:
-        self._others = 0 if owner is self._primary else self._others + 1
+    def _counts(self, trained: TrainedFunction) -> bool:
+        self._others = 0 if trained is self._primary else self._others + 1
         if self._primary is None or self._others > STALE:
-            self._primary, self._others = owner, 0
-        return owner is self._primary
+            self._primary, self._others = trained, 0
+        return trained is self._primary
 
-    def _tick(self, owner: Owner, compiled: bool, changed: bool) -> None:
-        phase = EAGER if not compiled else WARM_UP if changed or not owner.compiled_calls else AFTER
-        idle = not process.gpus() or self.steps.wants_device_idle(phase)  # a processor has done it when it returns
+    def _tick(self, trained: TrainedFunction, compiled: bool, changed: bool) -> None:
+        phase = EAGER if not compiled else WARM_UP if changed or not trained.compiled_calls else AFTER
+        idle = not tf_internals.list_gpus() or self.steps.wants_device_idle(
+            phase
+        )  # a processor has done it when it returns
         if idle:
-            process.wait_for_devices()
-        measured = not (phase == EAGER and (changed or owner.calls == 1))
+            tf_internals.wait_for_devices()
+        measured = not (phase == EAGER and (changed or trained.calls == 1))
         self.steps.tick(phase, time.perf_counter(), measured and idle)
         if self.writer.after_step():
             self._bound_dumps()
@@ -247,71 +268,98 @@ class Session:
 
     def _bound_dumps(self) -> None:
         if prepared.dumps and os.path.isdir(prepared.dumps):
-            cache_folder.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
+            cache.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
 
     def _step_without_function(self) -> None:
         self._after_a_fork()
-        line = owners.users_line()
-        owner = self._lines.setdefault(line, Owner(f"the step at {os.path.basename(line[0])}:{line[1]}", *line))
-        owner.calls += 1
-        if owner.calls == 2:  # once is not yet a loop
-            self.leave(owner, NO_FUNCTION, "put @tf.function on the function of a step")
-        if self._counts(owner):
-            self._tick(owner, False, False)
+        line = functions.find_user_line()
+        trained = self._lines.setdefault(
+            line, TrainedFunction(f"the step at {os.path.basename(line[0])}:{line[1]}", *line)
+        )
+        trained.calls += 1
+        # Once is not yet a loop.
+        if trained.calls == 2:
+            self.leave(trained, NO_FUNCTION, "put @tf.function on the function of a step")
+        if self._counts(trained):
+            self._tick(trained, False, False)
 
     # -- compiling ------------------------------------------------------------------------------------------------
 
-    def compile(self, owner: Owner) -> None:
-        """From its next step on, without being measured."""
-        owner.begin(COMPILED)
-        self.record.add_compiled(owner.name, owner.file, owner.line, owner.parameters, owner.random)
-        say(f"compiling {owner.name} with xla ({owner.way}), after {self.steps.count} steps without it")
+    def compile(self, trained: TrainedFunction) -> None:
+        """Compile from the next step on, without measuring."""
+        trained.begin(COMPILED)
+        self.record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
+        log(f"compiling {trained.name} with xla ({trained.way}), after {self.steps.count} steps without it")
         self.writer.write()
 
     def _clusters_itself(self) -> bool:
         return self._clustering is None and bool(tf.config.optimizer.get_jit())
 
-    @guarded
-    def _choose_clustering(self, owner: Owner) -> None:
-        """It holds for everything that is called while it is on: only what is compiled by it is called so."""
-        wanted = owner.way == CLUSTERS
-        if wanted != bool(self._clustering) and owner.phase != OWN:
+    @never_raises
+    def _choose_clustering(self, trained: TrainedFunction) -> None:
+        """Switch clustering, which holds for all that is called, around the calls of what it compiles."""
+        wanted = trained.way == CLUSTERS
+        if wanted != bool(self._clustering) and trained.phase != OWN:
             self._clustering = wanted
-            tracing.cluster(wanted)
+            tf_internals.switch_clustering(wanted)
 
-    @guarded
-    def own(self, owner: Owner) -> None:
-        owner.begin(OWN)
-        if self.record.add_eager(owner.name, OWN_REASON):
-            say(f"the script itself compiles {owner.name}: it is left as it is")
+    @never_raises
+    def own(self, trained: TrainedFunction) -> None:
+        trained.begin(OWN)
+        if self.record.add_eager(trained.name, OWN_REASON):
+            log(f"the script itself compiles {trained.name}: it is left as it is")
 
-    @guarded
-    def leave(self, owner: Owner, reason: str, remedy: str, wanted: bool = True) -> None:
-        owner.begin(LEFT)
-        if self.record.add_eager(owner.name, reason, remedy) and wanted:
-            self._say_or_fail(self.record.warn(f"{owner.name} is not compiled: {reason}. Remedy: {remedy}"))
+    @never_raises
+    def leave(self, trained: TrainedFunction, reason: str, remedy: str, wanted: bool = True) -> None:
+        trained.begin(LEFT)
+        if self.record.add_eager(trained.name, reason, remedy) and wanted:
+            self._log_or_fail(self.record.warn(f"{trained.name} is not compiled: {reason}. Remedy: {remedy}"))
 
-    def fall_back(self, owner: Owner, fault: Exception, lost: int) -> None:
-        """XLA does not take it as a whole: from now on what it can take of it, in parts."""
-        warning = self.record.add_failure(self._where(owner), fault, lost)
-        owner.ways, owner.refused, owner.expects_trace = (CLUSTERS,), reason_of(str(fault)), True
-        self._say_or_fail(warning)
+    def fall_back(self, trained: TrainedFunction, fault: Exception, lost: int) -> None:
+        """Compile in parts from now on: XLA does not take the function as a whole."""
+        warning = self.record.add_failure(self._where(trained), fault, lost)
+        trained.ways, trained.refused, trained.expects_trace = (CLUSTERS,), short_reason(str(fault)), True
+        self._log_or_fail(warning)
 
-    def _say_or_fail(self, text: str) -> None:
+    def _log_or_fail(self, text: str) -> None:
         if self.settings.strict:
             self.writer.write()
             raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
-        say(text)
+        log(text)
+
+
+def wrap_sessions(noticed: Callable[[], None]) -> None:
+    """Make each Session cluster; `noticed` is called before it."""
+    kind = tf.compat.v1.Session
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        noticed()
+        original(self, target, graph, with_clustering(config))
+
+    kind.__init__ = make
+
+
+def with_clustering(config: Any) -> Any:
+    """Return the configuration with clustering, unless the script has chosen."""
+    result = tf.compat.v1.ConfigProto()
+    if config is not None:
+        result.CopyFrom(config)
+    options = result.graph_options.optimizer_options
+    if options.global_jit_level == options.DEFAULT:
+        options.global_jit_level = options.ON_1
+    return result
 
 
 @functools.cache
 def start() -> Session:
-    """The process's session, begun at the first call."""
-    session = Session(settings_of.read(os.environ))
+    """Return the process's session; begin it at the first call."""
+    session = Session(settings_of.read_settings(os.environ))
     session.start()
     return session
 
 
 def current() -> Session | None:
-    """The process's session, None before it has begun."""
+    """Return the process's session, None before it has begun."""
     return start() if start.cache_info().currsize else None

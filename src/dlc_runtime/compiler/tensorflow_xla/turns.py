@@ -1,4 +1,4 @@
-"""The steps of one function by turns: collects those of a block, and tells the choice how the block went. Pure."""
+"""Lets the ways of one function take turns: measures a block of steps and tells the choice of it. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Callable
 
-    Share = Callable[[str], list[str]]  # tells all ranks a text, returns what each of them told
+    # Tells all ranks a text, returns what each of them told.
+    Share = Callable[[str], list[str]]
 
-WHOLE, CLUSTERS = "jit_compile", "auto-clustering"  # ways; without XLA a step runs as EAGER, a graph of TensorFlow's
+# Ways; without XLA a step runs as EAGER, a graph of TensorFlow's.
+WHOLE, CLUSTERS = "jit_compile", "auto-clustering"
 TOO_OFTEN = "compiled again and again: the shapes of the data change"
 NO_ANSWER = "the processes of this training did not answer each other"
 
@@ -22,7 +24,7 @@ NO_ANSWER = "the processes of this training did not answer each other"
 class Turns:
     """Says which way the next step runs, and is told of each step.
 
-    `ways`: those to try, in this order. `kept`: the way that a job before took and the words for it. `share`: where
+    `ways`: those to try, in this order. `kept`: the way that a job before took and the words for it. `share`: if
     several processes train one model; all run the same way at the same step, by what the slowest of them measured.
     """
 
@@ -49,11 +51,11 @@ class Turns:
         return EAGER if self._failed else self.choosing.block.way
 
     def refuse(self, reason: str) -> None:
-        """The way of this block cannot be used: the rest of the block runs without XLA."""
+        """Run the rest of the block without XLA: its way cannot be used."""
         self._failed = self._failed or reason
 
     def add(self, seconds: float, changed: bool, elapsed: float, step: int) -> None:
-        """A step has run. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
+        """Add a step. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
 
         A step without XLA that was traced anew is left out of its block; a block of compiled ones counts for nothing
         if one of them was made anew, as what follows it runs with cold caches.
@@ -71,7 +73,8 @@ class Turns:
     def _end_block(self, elapsed: float, step: int) -> None:
         seconds = median(self._measured) if self._measured else None
         result = self._agreed(Result(seconds, self._took, self._compiling, self._failed, elapsed, step))
-        if result.failed in (TOO_OFTEN, NO_ANSWER):  # another way of XLA's would not do better
+        # Another way of XLA's would not do better.
+        if result.failed in (TOO_OFTEN, NO_ANSWER):
             for candidate in self.choosing.candidates.values():
                 if candidate.way != EAGER:
                     candidate.refused, candidate.outcome = result.failed, f"left: {result.failed}"
@@ -83,7 +86,8 @@ class Turns:
             return own
         try:
             return slowest([Result(*json.loads(text)) for text in self._share(json.dumps(own))])
-        except Exception:  # a process has ended, or trains otherwise: each that waits for it goes on without XLA
+        except Exception:
+            # A process has ended, or trains otherwise: each that waits for it goes on without XLA.
             self._share = None
             return own._replace(failed=NO_ANSWER)
 

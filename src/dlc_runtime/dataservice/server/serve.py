@@ -11,13 +11,13 @@ import time
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
-from dlc_runtime import cluster_facts, usable_cpus
+from dlc_runtime import cluster_facts, host
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import batch_source, control_server, worker
 from dlc_runtime.dataservice.server.worker_status import StatusTable
 from dlc_runtime.dataservice.wire import addresses, channel, frames, tls
 from dlc_runtime.dataservice.wire.control_rpc import require_packages
-from dlc_runtime.usable_cpus import until_signalled
+from dlc_runtime.host import until_signalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,10 +65,10 @@ def serve(
         server.run()
 
 
-def count_workers(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
+def count_workers(asked: int | None, data: Any, groups: str = host.GROUPS) -> int:
     """Return how many processes to start: more of them than the container's CPUs would wait for each other."""
     if asked is None:
-        asked = getattr(data, "num_workers", 0) or math.ceil(usable_cpus.usable(groups))
+        asked = getattr(data, "num_workers", 0) or math.ceil(host.usable(groups))
     if asked < 1:
         raise SettingError(f"serve: workers: expected a number of at least 1, found {asked!r}")
     return asked

@@ -22,7 +22,7 @@ from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.tensorflow import endpoints
 from dlc_runtime.dataservice.tensorflow.server import DISPATCHER, WORKER, ServerConfig
 from dlc_runtime.dataservice.wire import addresses
-from dlc_runtime.usable_cpus import until_signalled
+from dlc_runtime.host import until_signalled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

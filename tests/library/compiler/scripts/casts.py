@@ -13,7 +13,7 @@ from torch._dynamo.backends.common import aot_autograd
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 from dlc_runtime.compiler import settings
-from dlc_runtime.compiler.pytorch import attention, dynamo, inplace
+from dlc_runtime.compiler.pytorch import attention, dynamo, in_place
 
 torch.set_num_threads(1)
 WORDS, VOCABULARY = 12, 50
@@ -43,12 +43,12 @@ def graphs_of(name, way):
         found.append(counts(graph))
         return graph.forward
 
-    backend = attention.Unmasked(aot_autograd(fw_compiler=keep, bw_compiler=lambda graph, _: graph.forward))
+    backend = attention.UnmaskedBackend(aot_autograd(fw_compiler=keep, bw_compiler=lambda graph, _: graph.forward))
     if way == "accelerate":
         model = accelerate.Accelerator(cpu=True, mixed_precision="bf16").prepare_model(model)
     with torch.autocast("cpu", torch.bfloat16, enabled=way == "plain"):
         model(**batch)  # the runtime compiles after eager steps
-        called = torch.compile(inplace.call, backend=backend)
+        called = torch.compile(in_place.call, backend=backend)
         model._compiled_call_impl = lambda *arguments, **named: called(model, *arguments, **named)
         model(**batch)
     return found

@@ -16,7 +16,7 @@ import torch
 from small_training import Net, data
 from torch.optim import SGD, Adam, AdamW
 
-from dlc_runtime.compiler.pytorch import inplace
+from dlc_runtime.compiler.pytorch import in_place
 
 STEPS, BEFORE = 12, 3
 CASES = {
@@ -49,7 +49,7 @@ for kind in ("adam", "adamw", "sgd"):
     module = sys.modules[f"torch.optim.{kind}"]
     counted(module, f"_single_tensor_{kind}", 1.0)
     counted(module, f"_fused_{kind}", 2.0 if "slow" in sys.argv else 0.5)
-inplace.time = clock
+in_place.time = clock
 
 
 def optimizer_of(name, model):
@@ -68,7 +68,7 @@ def train(model, optimizer, batches, name, notes=None):
         optimizer.step()
         losses.append(loss.item())
         if notes is not None and index == BEFORE - 1:
-            inplace.fuse_steps([optimizer], notes)
+            in_place.fuse_steps([optimizer], notes)
         optimizer.zero_grad()
     return losses
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 
-from dlc_runtime.compiler.pytorch import choose, process
+from dlc_runtime.compiler.pytorch import module_selection, torch_facts
 
 
 class Driver:
@@ -30,7 +30,7 @@ def gpu(capability):
     return SimpleNamespace(name="NVIDIA H200", uuid="11aa", total_memory=150e9, major=capability, minor=0)
 
 
-before = process.gpu
+before = torch_facts.gpu
 before.sample(0.0)  # no GPU is used yet
 torch.cuda.is_initialized = lambda: True
 torch.cuda.current_device = lambda: 0
@@ -39,29 +39,29 @@ torch.cuda.get_device_name = lambda: "NVIDIA H200"
 found = {"before": before.samples}
 
 driver = Driver()
-process.gpu = process.Gpu(driver)
+torch_facts.gpu = torch_facts.Gpu(driver)
 torch.cuda.get_device_properties = lambda device: gpu(9)
 for second in (0.0, 0.1, 0.9, 1.0):
-    process.gpu.sample(second)
+    torch_facts.gpu.sample(second)
 found["asked"] = driver.asked
-found["busy"] = process.notes()
+found["busy"] = torch_facts.report_notes()
 
-process.gpu = process.Gpu(Driver(refuses=6))
-process.gpu.sample(0.0)
+torch_facts.gpu = torch_facts.Gpu(Driver(refuses=6))
+torch_facts.gpu.sample(0.0)
 cuda = SimpleNamespace(is_cuda=True, dtype=torch.float32)
-process.note_training([cuda], autocast=False)
-found["off"] = process.notes()
+torch_facts.note_training([cuda], autocast=False)
+found["off"] = torch_facts.report_notes()
 torch.cuda.get_device_properties = lambda device: gpu(7)
-found["without"] = process.notes()
+found["without"] = torch_facts.report_notes()
 torch.cuda.get_device_properties = lambda device: gpu(9)
-process.note_training([cuda], autocast=True)
-found["autocast"] = process.notes()
-process.note_training([cuda], autocast=False)
+torch_facts.note_training([cuda], autocast=True)
+found["autocast"] = torch_facts.report_notes()
+torch_facts.note_training([cuda], autocast=False)
 torch.cuda.is_available = lambda: True
-process.use_tf32()
-found["on"] = process.notes()
+torch_facts.use_tf32()
+found["on"] = torch_facts.report_notes()
 
-seen = choose.Watch(lambda fault: None, lambda module: None)
+seen = module_selection.Watch(lambda fault: None, lambda module: None)
 seen.begin()
 with torch.autocast("cuda", torch.bfloat16, enabled=True):
     torch.nn.Linear(1, 1)(torch.ones(1, 1))

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from dlc_runtime.compiler.pytorch import attention, inplace
+from dlc_runtime.compiler.pytorch import attention, in_place
 
 torch.set_num_threads(1)
 WORDS, ROWS, VOCABULARY = 12, 2, 50
@@ -86,25 +86,25 @@ def in_small_buckets(model):
 
 
 def compare(name, way):
-    attention.Needed.kept, attention.Needed.misses, attention.Needed.calls = False, 0, 0
+    attention.MaskUse.kept, attention.MaskUse.misses, attention.MaskUse.calls = False, 0, 0
     torch._dynamo.reset()
     eager, compiled = model_of(name).train(), model_of(name).train()
     graphs = []
 
     def backend(graph, inputs):
         nodes = [node for node in graph.graph.nodes if node.target is attention.ATTENTION]
-        graphs.append([attention.given_to(node).get("attn_mask") is not None for node in nodes])
+        graphs.append([attention.attention_arguments(node).get("attn_mask") is not None for node in nodes])
         return graph.forward
 
-    called = torch.compile(inplace.call, backend=attention.Unmasked(backend))
+    called = torch.compile(in_place.call, backend=attention.UnmaskedBackend(backend))
     compiled._compiled_call_impl = lambda *arguments, **named: called(compiled, *arguments, **named)
     used = in_small_buckets(compiled) if way == "ddp" else compiled
     numbers, misses = [], []
     for index, kind in enumerate(KINDS[way]):
         words = WORDS + (index if way == "lengths" else 0)
-        before = attention.Needed.misses
+        before = attention.MaskUse.misses
         numbers.append([run(model, batch_of(name, kind, index, words)) for model in (eager, used)])
-        misses.append(attention.Needed.misses - before)
+        misses.append(attention.MaskUse.misses - before)
     return {"graphs": graphs, "numbers": numbers, "misses": misses}
 
 

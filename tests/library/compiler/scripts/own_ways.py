@@ -114,9 +114,9 @@ def use(name, at_once=False, wait=0):
     """`at_once`: from the first compiled step on, without choosing. `wait`: seconds that ranks wait for each other."""
     if not os.environ.get("DLC_COMPILER"):
         return
-    from dlc_runtime.compiler.pytorch import inplace, session, turns, ways
+    from dlc_runtime.compiler.pytorch import in_place, session, turns, ways
 
-    session.time = turns.time = inplace.time = clock
+    session.time = turns.time = in_place.time = clock
     backends = {"slow": slow, "wrong": wrong, "failing": failing, "same": same, "reusing": reusing, "regional": same}
     backends.update({f"backward-{number}": functools.partial(backward_failing, number) for number in (1, 2)})
     own = ways.Way(name, {"backend": backends[name]}, name == "regional", name == "reusing")

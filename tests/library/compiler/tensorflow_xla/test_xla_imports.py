@@ -34,11 +34,11 @@ def test_a_job_without_tensorflow_loads_only_what_waits_for_it(packages: Path) -
     assert done.stdout.split() == [
         "dlc_runtime",
         "dlc_runtime.compiler",
-        "dlc_runtime.compiler.arm",
-        "dlc_runtime.compiler.seen",
+        "dlc_runtime.compiler.hooks",
+        "dlc_runtime.compiler.import_hook",
         "dlc_runtime.compiler.settings",
         "dlc_runtime.compiler.tensorflow_xla",
-        "dlc_runtime.compiler.tensorflow_xla.imports",
+        "dlc_runtime.compiler.tensorflow_xla.import_hook",
     ]
 
 

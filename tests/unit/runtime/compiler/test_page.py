@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from dlc_runtime.compiler.report.html import page
-from dlc_runtime.compiler.report.merge import merged
+from dlc_runtime.compiler.report.html_page import render_page
+from dlc_runtime.compiler.report.merge import merge_records
 from dlc_runtime.compiler.report.record import Record
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.report.timeline import MOST, Timeline
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, MOST, WARM_UP, StepTimes, Timeline
 from harness.rank_report import MARKUP, rank_report
 
 
@@ -40,7 +39,7 @@ class Elements(HTMLParser):
 
 
 def test_the_page_is_whole_and_asks_for_nothing_else() -> None:
-    text = page(merged([rank_report(0), rank_report(1)]), "said in the log")
+    text = render_page(merge_records([rank_report(0), rank_report(1)]), "said in the log")
     found = Elements(text)
     assert found.open == []
     assert text.startswith("<!doctype html>")
@@ -51,13 +50,13 @@ def test_the_page_is_whole_and_asks_for_nothing_else() -> None:
 
 
 def test_text_of_a_script_is_never_markup() -> None:
-    found = Elements(page(merged([rank_report()]), MARKUP))
+    found = Elements(render_page(merge_records([rank_report()]), MARKUP))
     assert found.texts.count(MARKUP) == 3  # the paragraph, the warning, the graph break
     assert len([tag for tag, _ in found.seen if tag == "script"]) == 1
 
 
 def test_every_list_of_the_report_that_has_entries_is_a_table_and_no_other() -> None:
-    text = page(merged([rank_report()]), "")
+    text = render_page(merge_records([rank_report()]), "")
     titles = re.findall(r"<h2>([^<]+) <span", text)
     assert titles == ["Compiled again", "Graph breaks", "Graphs", "Modules", "Ranks"]
     assert "/opt/ml/code/train.py:12" in text
@@ -65,7 +64,7 @@ def test_every_list_of_the_report_that_has_entries_is_a_table_and_no_other() -> 
 
 
 def test_the_chart_shows_each_step_and_each_compilation_of_each_rank() -> None:
-    text = page(merged([rank_report(0), rank_report(1)]), "")
+    text = render_page(merge_records([rank_report(0), rank_report(1)]), "")
     assert text.count("<svg ") == 2
     assert text.count('<circle class="mark graphs"') == 2 * 2
     assert text.count('<circle class="mark recompilations"') == 2
@@ -75,18 +74,18 @@ def test_the_chart_shows_each_step_and_each_compilation_of_each_rank() -> None:
 
 def test_in_a_narrow_window_the_chart_keeps_its_letters_and_tables_their_columns() -> None:
     """Both scroll: 860 of the chart's 960 units leave letters of 12 units more than 10 pixels."""
-    narrow = page(merged([rank_report()]), "").partition("@media (max-width: 720px)")[2]
+    narrow = render_page(merge_records([rank_report()]), "").partition("@media (max-width: 720px)")[2]
     assert "svg, table { min-width: 860px; }" in narrow
     assert "figure { overflow-x: auto; }" in narrow
-    assert page(merged([rank_report()]), "").count('<div class="wide">') >= 4
+    assert render_page(merge_records([rank_report()]), "").count('<div class="wide">') >= 4
 
 
 def test_a_report_without_steps_has_a_page_too() -> None:
-    empty = merged([{"rank": 0, "pid": 1, "steps": Steps().as_json(), **Record().as_json()}])
-    text = page(empty, "nothing was compiled")
+    empty = merge_records([{"rank": 0, "pid": 1, "steps": StepTimes().as_json(), **Record().as_json()}])
+    text = render_page(empty, "nothing was compiled")
     assert Elements(text).open == []
     assert "<svg" not in text
-    assert Elements(page(merged([]), "")).open == []
+    assert Elements(render_page(merge_records([]), "")).open == []
 
 
 def test_the_timeline_of_a_long_run_is_bounded_and_keeps_every_step_and_the_longest() -> None:

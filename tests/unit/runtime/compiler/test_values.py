@@ -11,23 +11,25 @@ from typing import Any
 import pytest
 
 from dlc_runtime.compiler import settings
-from dlc_runtime.compiler.pytorch.dumps import CONTENT
+from dlc_runtime.compiler.hooks import IdentitySet
+from dlc_runtime.compiler.pytorch.debug_dumps import CONTENT
 from dlc_runtime.compiler.report import merge
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing, Result
-from dlc_runtime.compiler.report.html import page
-from dlc_runtime.compiler.report.merge import merged, paragraph
+from dlc_runtime.compiler.report.html_page import render_page
+from dlc_runtime.compiler.report.merge import merge_records, summary
 from dlc_runtime.compiler.report.record import Record, cause_of, lines_of
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.seen import Seen
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.settings import CompilerError
 
 
 def test_settings_are_read_from_the_environment() -> None:
-    found = settings.read({"DLC_COMPILER": "Inductor", "DLC_COMPILER_STRICT": "1", "DLC_COMPILER_DYNAMIC": "0"})
+    found = settings.read_settings(
+        {"DLC_COMPILER": "Inductor", "DLC_COMPILER_STRICT": "1", "DLC_COMPILER_DYNAMIC": "0"}
+    )
     assert (found.backend, found.strict, found.dynamic) == ("inductor", True, False)
-    assert settings.read({}).backend == "off"
-    assert settings.read({}).dynamic is None
+    assert settings.read_settings({}).backend == "off"
+    assert settings.read_settings({}).dynamic is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_settings_are_read_from_the_environment() -> None:
 )
 def test_a_wrong_value_is_an_error_that_names_it(name: str, value: str) -> None:
     with pytest.raises(CompilerError, match=f"{name}={value}: expected"):
-        settings.read({name: value})
+        settings.read_settings({name: value})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_a_wrong_value_is_an_error_that_names_it(name: str, value: str) -> None:
     [("", 60.0, 0.05), ("30", 30.0, 0.0), ("2%", 0.0, 0.02), ("30, 2%", 30.0, 0.02), ("0", 0.0, 0.0)],
 )
 def test_a_budget_is_seconds_a_share_of_the_job_or_both(text: str, seconds: float, share: float) -> None:
-    assert settings.read({"DLC_COMPILER_BUDGET": text}).budget == (seconds, share)
+    assert settings.read_settings({"DLC_COMPILER_BUDGET": text}).budget == (seconds, share)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +147,9 @@ def test_the_lines_of_a_cause_are_those_that_dynamo_names(reason: str, lines: li
     assert lines_of(reason) == lines
 
 
-def steps(eager: float, warm_up: float, after: float, count: int = 10) -> Steps:
+def steps(eager: float, warm_up: float, after: float, count: int = 10) -> StepTimes:
     """Five eager steps, one that compiles, and the rest."""
-    result, now = Steps(), 0.0
+    result, now = StepTimes(), 0.0
     for phase, seconds, times in ((EAGER, eager, 5), (WARM_UP, warm_up, 1), (AFTER, after, count - 6)):
         for _ in range(times):
             now += seconds
@@ -172,7 +174,7 @@ def test_what_is_slower_never_breaks_even() -> None:
 
 
 def test_what_was_done_between_two_steps_is_part_of_neither() -> None:
-    found = Steps()
+    found = StepTimes()
     found.tick(EAGER, 1.0)
     found.resume(100.0)
     found.tick(EAGER, 101.0)
@@ -180,7 +182,7 @@ def test_what_was_done_between_two_steps_is_part_of_neither() -> None:
 
 
 def test_a_gpu_is_waited_for_in_few_steps_once_it_has_settled() -> None:
-    found = Steps()
+    found = StepTimes()
     waited = 0
     for step in range(1000):
         waited += found.wants_device_idle(AFTER)
@@ -211,7 +213,7 @@ def record(rank: int, **more: Any) -> dict[str, Any]:
 
 
 def test_ranks_are_merged_into_one_entry_for_each_place_and_cause() -> None:
-    found = merged([record(1), record(0)])
+    found = merge_records([record(1), record(0)])
     assert [rank["rank"] for rank in found["ranks"]] == [0, 1]
     (again,) = found["recompilations"]
     assert (again["count"], again["ranks"], again["seconds"]) == (2, [0, 1], 2.0)
@@ -239,7 +241,7 @@ def test_merging_again_changes_nothing(tmp_path: Path) -> None:
 
 def test_the_paragraph_says_speed_up_break_even_and_what_went_wrong() -> None:
     choosing = chosen_by_measuring({"inductor": 1.0})
-    text = paragraph(merged([record(0, choosing=choosing)]), "/out/report.json")
+    text = summary(merge_records([record(0, choosing=choosing)]), "/out/report.json")
     assert "By measuring in turns: inductor from step 25 on: 2.00 to 2.00 times as fast as eager." in text
     assert "It paid from step 16 of 40 on." in text
     assert "1 recompilation: Net (a.py:3): x == 1." in text
@@ -251,18 +253,18 @@ def test_the_paragraph_names_the_kind_that_most_recompilations_have() -> None:
     where = {"function": "Net", "file": "a.py", "line": 3, "seconds": 1.0}
     shapes = [{**where, "kind": "shape", "cause": f"x has size {size}"} for size in range(9)]
     numbers = [{**where, "kind": "number", "cause": "self.calls is not 0"}] * 2
-    text = paragraph(merged([record(0, recompilations=numbers + shapes)]), "/out/report.json")
+    text = summary(merge_records([record(0, recompilations=numbers + shapes)]), "/out/report.json")
     assert "11 recompilations, 9 of them of the kind 'shape', such as Net (a.py:3): x has size 0." in text
 
 
 def test_no_speed_is_said_of_a_job_without_a_graph() -> None:
-    text = paragraph(merged([record(0, graphs=[])]), "/out/report.json")
+    text = summary(merge_records([record(0, graphs=[])]), "/out/report.json")
     assert "nothing was compiled in 40 steps: no graph was made of Net." in text
     assert "as fast" not in text
 
 
 def test_a_job_that_was_stopped_while_it_compiled_says_so() -> None:
-    text = paragraph(merged([record(0, compiling=[{"function": "Net", "seconds": 71.3}])]), "/out/report.json")
+    text = summary(merge_records([record(0, compiling=[{"function": "Net", "seconds": 71.3}])]), "/out/report.json")
     assert "It was stopped while Net was compiled, after 71 s." in text
 
 
@@ -275,13 +277,13 @@ def test_a_cause_without_a_remedy_has_none_in_its_warning() -> None:
 
 
 def test_a_run_that_is_too_short_is_not_judged() -> None:
-    text = paragraph(merged([record(0, steps=steps(1.0, 12.0, 1.5, 12).as_json())]), "/out/report.json")
+    text = summary(merge_records([record(0, steps=steps(1.0, 12.0, 1.5, 12).as_json())]), "/out/report.json")
     assert "too short to say" in text
     assert "DLC_COMPILER=off" not in text
 
 
 def test_without_turns_no_speed_up_is_claimed_and_nothing_is_advised() -> None:
-    text = paragraph(merged([record(0, steps=steps(1.0, 12.0, 1.5, 40).as_json())]), "/out/report.json")
+    text = summary(merge_records([record(0, steps=steps(1.0, 12.0, 1.5, 40).as_json())]), "/out/report.json")
     assert "A step takes 1.50 s, the 5 eager ones before took 1.00 s; they were not measured in turns" in text
     assert "times as fast" not in text
     assert "DLC_COMPILER=off" not in text
@@ -290,13 +292,13 @@ def test_without_turns_no_speed_up_is_claimed_and_nothing_is_advised() -> None:
 def test_a_job_that_ended_before_a_way_was_chosen_says_so() -> None:
     choosing = Choosing(["inductor"], Budget(), 3)
     choosing.end_block(Result(1.0, 3.0, step=5))
-    text = paragraph(merged([record(0, choosing=choosing.as_json())]), "/out/report.json")
+    text = summary(merge_records([record(0, choosing=choosing.as_json())]), "/out/report.json")
     assert "By measuring in turns: no way was chosen yet; tried: inductor (being measured)." in text
     assert "paid" not in text
 
 
 def test_the_page_shows_each_way_with_its_verdict_and_outcome() -> None:
-    text = page(merged([record(0, choosing=chosen_by_measuring({"inductor": 1.0, "regional": 3.0}))]), "")
+    text = render_page(merge_records([record(0, choosing=chosen_by_measuring({"inductor": 1.0, "regional": 3.0}))]), "")
     assert "<td>inductor</td><td>taken</td>" in text
     assert "<td>2.00 to 2.00 times as fast</td>" in text
     assert "left: slower" in text
@@ -311,7 +313,7 @@ class Thing:
 
 
 def test_seen_things_are_known_by_identity_and_not_kept() -> None:
-    seen, one, other = Seen(), Thing(), Thing()
+    seen, one, other = IdentitySet(), Thing(), Thing()
     seen.add(one)
     assert one in seen
     assert other not in seen

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime import usable_cpus
-from dlc_runtime.profile import processors
-from dlc_runtime.profile.meter import Clock, Meter, size
-from dlc_runtime.profile.settings import read
+from dlc_runtime import host
+from dlc_runtime.profile import resources
+from dlc_runtime.profile.meter import Clock, Meter, batch_bytes
+from dlc_runtime.profile.settings import read_settings
 
 
 class Time:
@@ -80,7 +80,7 @@ def test_a_step_in_which_something_was_compiled_is_left_out_and_counted_apart() 
 
 def test_bytes_of_a_batch_are_those_of_all_its_arrays() -> None:
     array = memoryview(bytes(100))
-    assert size({"a": array, "b": [array, (array, "text")], "c": 7}) == 304
+    assert batch_bytes({"a": array, "b": [array, (array, "text")], "c": 7}) == 304
 
 
 @pytest.mark.parametrize(
@@ -101,19 +101,19 @@ def test_a_containers_quota_limits_the_cpus_that_count(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     own = float(len(os.sched_getaffinity(0)))
-    assert usable_cpus.usable(str(tmp_path)) == (own if expected is None else min(expected, own))
+    assert host.usable(str(tmp_path)) == (own if expected is None else min(expected, own))
 
 
 def test_what_stood_in_line_and_what_the_host_worked_are_read_from_the_kernels_files(tmp_path: Path) -> None:
     (tmp_path / "cpu.pressure").write_text(
         "some avg10=94.18 avg60=84.22 avg300=68.47 total=539790565\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
     )
-    assert processors.pressure_seconds(str(tmp_path / "cpu.pressure")) == 539.790565
-    assert processors.pressure_seconds(str(tmp_path / "absent")) is None
+    assert resources.pressure_seconds(str(tmp_path / "cpu.pressure")) == 539.790565
+    assert resources.pressure_seconds(str(tmp_path / "absent")) is None
     (tmp_path / "stat").write_text("cpu  126703 839 31320 64914 2236 0 1081 845 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
-    assert processors.host_seconds(str(tmp_path / "stat")) == (126703 + 839 + 31320 + 1081 + 845) / processors.TICKS
+    assert resources.host_seconds(str(tmp_path / "stat")) == (126703 + 839 + 31320 + 1081 + 845) / resources.TICKS
     (tmp_path / "stat").write_text("nothing\n")
-    assert processors.host_seconds(str(tmp_path / "stat")) is None
+    assert resources.host_seconds(str(tmp_path / "stat")) is None
 
 
 @pytest.mark.parametrize(
@@ -130,17 +130,17 @@ def test_what_stood_in_line_and_what_the_host_worked_are_read_from_the_kernels_f
 def test_what_other_programs_took_is_what_the_host_worked_without_the_job(
     container: float | None, tree: float, ranks: int, expected: float | None
 ) -> None:
-    assert processors.others(100.0, container, tree, ranks) == expected
-    assert processors.others(None, container, tree, ranks) is None
+    assert resources.seconds_of_others(100.0, container, tree, ranks) == expected
+    assert resources.seconds_of_others(None, container, tree, ranks) is None
 
 
 def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_groups(tmp_path: Path) -> None:
-    assert processors.container_seconds(str(tmp_path)) is None
+    assert resources.container_seconds(str(tmp_path)) is None
     (tmp_path / "cpuacct").mkdir()
     (tmp_path / "cpuacct/cpuacct.usage").write_text("2500000000\n")
-    assert processors.container_seconds(str(tmp_path)) == 2.5
+    assert resources.container_seconds(str(tmp_path)) == 2.5
     (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")
-    assert processors.container_seconds(str(tmp_path)) == 1.5
+    assert resources.container_seconds(str(tmp_path)) == 1.5
 
 
 @pytest.mark.parametrize(
@@ -153,13 +153,13 @@ def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_group
 )
 def test_a_wrong_setting_is_named_with_what_was_expected(variables: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        read(variables)
+        read_settings(variables)
 
 
 def test_settings_of_the_launchers_variables() -> None:
-    found = read({"DLC_PROFILE": "1", "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
+    found = read_settings({"DLC_PROFILE": "1", "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
     assert (found.on, found.rank, found.local_rank) == (True, 9, 1)
-    assert not read({}).on
+    assert not read_settings({}).on
 
 
 @pytest.mark.parametrize(
@@ -175,4 +175,21 @@ def test_settings_of_the_launchers_variables() -> None:
     ],
 )
 def test_the_report_is_among_the_results_of_the_job(variables: dict[str, str], folder: str) -> None:
-    assert read(variables).report == folder
+    assert read_settings(variables).report == folder
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "limit"),
+    [
+        ("memory.max", "1048576\n", 1048576),
+        ("memory.max", "max\n", None),
+        ("memory/memory.limit_in_bytes", "1048576\n", 1048576),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
+    ],
+)
+def test_the_containers_limit_is_read_in_both_versions(path: str, text: str, limit: int | None, tmp_path: Path) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    assert resources.container_limit(str(tmp_path)) == limit
+    assert resources.container_limit(str(tmp_path / "none")) is None

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dlc_runtime.scaling import Warmup, scale_learning_rate, scale_steps
-from dlc_runtime.scaling.largest import largest_that_fits
+from dlc_runtime.scaling.batch_search import largest_that_fits
 
 
 def test_the_learning_rate_grows_with_the_batch_or_with_its_square_root() -> None:

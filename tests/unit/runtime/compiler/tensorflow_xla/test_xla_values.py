@@ -9,21 +9,28 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler.report.record import SHAPE, Cause
-from dlc_runtime.compiler.tensorflow_xla import owners, preparation
-from dlc_runtime.compiler.tensorflow_xla.owners import CONSTANT, Owner
-from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs, XlaRecord, difference, plain_name, reason_of
+from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
+from dlc_runtime.compiler.tensorflow_xla import functions, preparation
+from dlc_runtime.compiler.tensorflow_xla.compiled_programs import (
+    Program,
+    Programs,
+    XlaRecord,
+    describe_difference,
+    plain_name,
+    short_reason,
+)
+from dlc_runtime.compiler.tensorflow_xla.functions import CONSTANT, TrainedFunction
 
 NEW, OLD = (2, 21, 0), (2, 15, 1)
 CACHE = "--tf_xla_persistent_cache_directory"
 
 
 def tf_flags(stated: str = "", version: tuple[int, ...] = NEW, on_cpu: bool = True, cache: str = "") -> str:
-    return preparation.compose({"TF_XLA_FLAGS": stated}, version, on_cpu, cache, "").variables["TF_XLA_FLAGS"]
+    return preparation.compose_flags({"TF_XLA_FLAGS": stated}, version, on_cpu, cache, "").variables["TF_XLA_FLAGS"]
 
 
 def xla_flags(stated: str = "") -> str:
-    return preparation.compose({"XLA_FLAGS": stated}, NEW, True, "", "/out/compiler/xla/0").variables["XLA_FLAGS"]
+    return preparation.compose_flags({"XLA_FLAGS": stated}, NEW, True, "", "/out/compiler/xla/0").variables["XLA_FLAGS"]
 
 
 def test_the_processor_is_clustered_for_where_there_is_no_gpu() -> None:
@@ -44,7 +51,7 @@ def test_an_old_tensorflow_gets_no_flag_that_would_end_it() -> None:
 
 
 def test_a_folder_that_the_job_states_is_kept() -> None:
-    found = preparation.compose({"TF_XLA_FLAGS": f"{CACHE}=/mine"}, NEW, False, "/cache", "")
+    found = preparation.compose_flags({"TF_XLA_FLAGS": f"{CACHE}=/mine"}, NEW, False, "/cache", "")
     assert found.variables["TF_XLA_FLAGS"] == f"{CACHE}=/mine"
     assert found.cache == "/mine"
 
@@ -57,19 +64,19 @@ def test_debug_mode_bounds_what_xla_writes_and_gives_each_rank_a_folder() -> Non
 
 
 def test_without_a_reason_no_variable_is_set() -> None:
-    assert preparation.compose({}, NEW, False, "", "").variables == {}
+    assert preparation.compose_flags({}, NEW, False, "", "").variables == {}
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow_cpu", "tensorflow_intel"])
 def test_the_version_is_known_before_tensorflow_is_imported(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}-2.15.1.dist-info").mkdir()
     (tmp_path / "tensorflow_estimator-2.14.0.dist-info").mkdir()
-    assert preparation.version_of(str(tmp_path / "tensorflow")) == (2, 15, 1)
+    assert preparation.read_version(str(tmp_path / "tensorflow")) == (2, 15, 1)
 
 
 def test_a_version_that_cannot_be_read_is_older_than_all(tmp_path: Path) -> None:
-    assert preparation.version_of(str(tmp_path / "tensorflow")) < preparation.FIRST_WITH_CACHE
-    assert preparation.version_of("/no/such/folder/tensorflow") < preparation.FIRST_WITH_CACHE
+    assert preparation.read_version(str(tmp_path / "tensorflow")) < preparation.FIRST_WITH_CACHE
+    assert preparation.read_version("/no/such/folder/tensorflow") < preparation.FIRST_WITH_CACHE
 
 
 def test_a_full_disk_is_said_and_xla_gets_no_folder_that_it_would_fail_to_write(
@@ -149,14 +156,14 @@ def test_half_a_program_is_removed_from_the_cache_and_it_is_said(
     whole = written("cluster_0", [(11, (8,))])
     (tmp_path / "whole.pb").write_bytes(whole)
     warnings: list[str] = []
-    assert preparation.remove(str(tmp_path), warnings)
+    assert preparation.remove_damaged(str(tmp_path), warnings)
     assert warnings == []
     (tmp_path / "half.pb").write_bytes(whole[:length])
-    assert preparation.remove(str(tmp_path), warnings)
+    assert preparation.remove_damaged(str(tmp_path), warnings)
     assert [path.name for path in tmp_path.iterdir()] == ["whole.pb"]
     assert warnings == [f"the cache {tmp_path} held 1 damaged programs: they are compiled anew"]
     assert warnings[0] in capfd.readouterr().err
-    assert preparation.remove(str(tmp_path / "nowhere"), warnings)
+    assert preparation.remove_damaged(str(tmp_path / "nowhere"), warnings)
 
 
 def test_a_folder_that_xla_has_not_made_yet_holds_no_program(tmp_path: Path) -> None:
@@ -183,27 +190,27 @@ def test_a_program_has_the_name_of_its_function(name: str, plain: str) -> None:
 
 
 def test_the_argument_whose_shape_changed_is_named() -> None:
-    assert difference(("float32[8,4]", "float32[4]"), ("float32[6,4]", "float32[4]")) == (
+    assert describe_difference(("float32[8,4]", "float32[4]"), ("float32[6,4]", "float32[4]")) == (
         "argument 0 is float32[6,4], it was float32[8,4]"
     )
-    assert difference(("float32[8]",), ("float32[8]",)) == ""
-    assert difference((), ("float32[8]",)) == "1 arguments, there were 0"
+    assert describe_difference(("float32[8]",), ("float32[8]",)) == ""
+    assert describe_difference((), ("float32[8]",)) == "1 arguments, there were 0"
 
 
 def test_a_program_is_another_by_its_shape_before_a_constant_that_follows_from_it() -> None:
-    owner = Owner("step", "train.py", 3)
-    assert owner.compiled_again([Program("one", ("float32[4]",), 1), Program("two", ("float32[4]",), 1)]) == ""
-    again = owner.compiled_again([Program("one", ("float32[4]",), 1), Program("two", ("float32[5]",), 1)])
+    trained = TrainedFunction("step", "train.py", 3)
+    assert trained.compiled_again([Program("one", ("float32[4]",), 1), Program("two", ("float32[4]",), 1)]) == ""
+    again = trained.compiled_again([Program("one", ("float32[4]",), 1), Program("two", ("float32[5]",), 1)])
     assert again == "two: argument 0 is float32[5], it was float32[4]"
-    assert owner.compiled_again([Program("one", ("float32[4]",), 1)]) == f"one: {CONSTANT}"
+    assert trained.compiled_again([Program("one", ("float32[4]",), 1)]) == f"one: {CONSTANT}"
 
 
 def test_a_function_that_is_made_anew_is_compared_with_nothing() -> None:
     """Keras makes the train function again after each `compile`: its programs are no recompilations."""
-    owner = Owner("step", "train.py", 3)
-    owner.compiled_again([Program("one", ("float32[4]",), 1)])
-    owner.is_made_anew()
-    assert owner.compiled_again([Program("one", ("float32[4]",), 1)]) == ""
+    trained = TrainedFunction("step", "train.py", 3)
+    trained.compiled_again([Program("one", ("float32[4]",), 1)])
+    trained.forget_programs()
+    assert trained.compiled_again([Program("one", ("float32[4]",), 1)]) == ""
 
 
 # -- causes ---------------------------------------------------------------------------------------------------------
@@ -234,7 +241,7 @@ def step(batch: Any, rate: Any = 0.1) -> None:
 
 
 def cause(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[str, str]:
-    found = owners.cause_of_tracing(owners.signature(step, old, {}), owners.signature(step, new, {}))
+    found = functions.cause_of_tracing(functions.read_signature(step, old, {}), functions.read_signature(step, new, {}))
     assert bool(found.remedy) == (found.kind != "other")
     return found.kind, found.text
 
@@ -293,11 +300,11 @@ def test_what_xla_lacks_is_named() -> None:
         "AsString (No registered 'AsString' OpKernel for XLA_CPU_JIT devices){{node AsString}}\n"
         "StringLength (No registered 'StringLength' OpKernel){{node StringLength}}"
     )
-    assert reason_of(message) == "XLA lacks AsString, StringLength"
-    assert reason_of("ValueError in user code:\n\n  the shape must be known") == "the shape must be known"
+    assert short_reason(message) == "XLA lacks AsString, StringLength"
+    assert short_reason("ValueError in user code:\n\n  the shape must be known") == "the shape must be known"
     deep = "Graph execution error:\n\nDetected at node x defined at:\n<stack traces unavailable>\nno target\n\t [[x]]"
-    assert reason_of(deep) == "no target"
-    assert reason_of("") == ""
+    assert short_reason(deep) == "no target"
+    assert short_reason("") == ""
 
 
 def test_a_refused_step_is_one_line_with_the_user_s_line() -> None:
@@ -320,7 +327,7 @@ def test_a_refused_step_is_one_line_with_the_user_s_line() -> None:
 def test_a_function_that_is_given_up_is_named_with_its_line_and_the_remedy() -> None:
     record = XlaRecord()
     where = {"function": "step", "file": "train.py", "line": 3, "step": 20}
-    text = record.add_given_up(9, where, Cause("shape", "'x' is another shape", SHAPE))
+    text = record.add_given_up(9, where, RecompileCause("shape", "'x' is another shape", SHAPE))
     assert "step (train.py:3) again 9 times: it runs without XLA from step 21 on" in text
     assert "bucket" in text
     assert record.gave_up[0]["kind"] == "shape"

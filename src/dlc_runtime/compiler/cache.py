@@ -1,0 +1,302 @@
+"""The folder of compiled code and decisions that outlives a job: DLC_COMPILE_CACHE, one for each image and machine.
+
+A cache that cannot be used is a warning: the job compiles into a folder of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+
+from dlc_runtime.compiler import cache_digests
+from dlc_runtime.compiler.hooks import log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping
+    from typing import Any
+
+FOLDER, GIGABYTES = "DLC_COMPILE_CACHE", "DLC_COMPILE_CACHE_GB"
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
+# Set by a parent process: its children use the same folder.
+CHOSEN = "DLC_COMPILE_CACHE_CHOSEN"
+DEFAULT_GIGABYTES = 10.0
+PROBE = 1 << 20  # bytes that must be writable
+GIB = 1 << 30
+
+
+def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
+    """Point inductor at the cache, for this process and its children; return the report's facts about it."""
+    asked = environ.get(FOLDER, "")
+    if not asked:
+        return {}
+    key = key_of(environ)
+    held: dict[str, Any] = {"asked": asked, "key": key, "folder": "", "warnings": []}
+    if environ.get(CHOSEN):
+        held["folder"] = environ[CHOSEN]
+    else:
+        held["folder"] = choose_folder(asked, key, size_limit(environ, held["warnings"]), held["warnings"])
+        if held["folder"]:
+            remove_damaged(held["folder"], held["warnings"])
+    for text in held["warnings"]:
+        log(text)
+    if held["folder"]:
+        environ[INDUCTOR] = environ[CHOSEN] = held["folder"]
+        # It is off in torch 2.3 and 2.4.
+        environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
+        hold_lock(held["folder"])
+        atexit.register(cache_digests.note_digests, held["folder"])
+    return held
+
+
+def choose_folder(asked: str, key: str, most: float, warnings: list[str]) -> str:
+    """Return the folder to compile into: the cache's own, or a folder of this job with the cache's content."""
+    folder = os.path.join(asked, key)
+    foreign = [name for name in subfolders(asked) if name != key]
+    if foreign and key not in subfolders(asked):
+        warnings.append(
+            f"the cache {asked} holds code of {len(foreign)} other images or machines and none for this one ({key}): "
+            f"this job compiles anew"
+        )
+    try:
+        check_writable(folder)
+    except OSError as fault:
+        return make_fallback_folder(folder, most, str(fault), warnings)
+    prune(asked, int(most * GIB))
+    return folder
+
+
+def remove_damaged(folder: str, warnings: list[str]) -> None:
+    """Throw away what is not as a job left it, so that this job compiles it once."""
+    alone = lock_alone(folder)
+    try:
+        damaged = cache_digests.delete_damaged(folder, alone is not None)
+    except OSError as fault:
+        warnings.append(f"the cache {folder} holds damaged files that cannot be deleted: {fault}")
+        return
+    finally:
+        if alone is not None:
+            os.close(alone)
+    if damaged:
+        warnings.append(
+            f"the cache {folder} held {len(damaged)} files that are not as a job left them, such as {damaged[0]}: "
+            f"what they hold is compiled again"
+        )
+
+
+def check_writable(folder: str) -> None:
+    os.makedirs(folder, exist_ok=True)
+    probe = os.path.join(folder, f".probe-{os.getpid()}")
+    try:
+        with open(probe, "wb") as stream:
+            stream.write(b"\0" * PROBE)
+    finally:
+        if os.path.lexists(probe):
+            os.unlink(probe)
+
+
+def make_fallback_folder(folder: str, most: float, fault: str, warnings: list[str]) -> str:
+    """Make a folder of this job, with the cache's content if that can be read and is not too large."""
+    try:
+        own = tempfile.mkdtemp(prefix="dlc-compiled-")
+    except OSError:
+        warnings.append(f"the cache cannot be used: {fault}")
+        return ""
+    copied = ""
+    if os.path.isdir(folder):
+        try:
+            if folder_size(folder) <= min(most * GIB, shutil.disk_usage(own).free / 2):
+                shutil.copytree(folder, own, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+                copied = ", with a copy of what the cache holds"
+        except (OSError, shutil.Error) as unread:
+            warnings.append(f"the cache could not be read in full: {unread}")
+    warnings.append(f"the cache cannot be written: {fault}. This job compiles into {own}{copied}")
+    return own
+
+
+def size_limit(environ: MutableMapping[str, str], warnings: list[str]) -> float:
+    text = environ.get(GIGABYTES, "")
+    try:
+        value = float(text) if text else DEFAULT_GIGABYTES
+        if value > 0:
+            return value
+    except ValueError:
+        pass
+    warnings.append(f"{GIGABYTES}={text}: expected a number above 0; {DEFAULT_GIGABYTES:g} is used")
+    return DEFAULT_GIGABYTES
+
+
+def subfolders(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name)))
+    except OSError:
+        return []
+
+
+# Shared by the processes that use a subfolder; who deletes there has it alone.
+LOCK = ".in-use"
+_held: list[int] = []  # until the process ends
+
+
+def hold_lock(folder: str) -> None:
+    """Lock the folder against deletion until the process ends. Without locks in the file system nobody deletes."""
+    try:
+        lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _held.append(lock)
+        os.utime(lock)
+    except OSError:
+        # Somebody deletes: what goes is compiled again.
+        os.close(lock)
+
+
+def prune(cache: str, most: int) -> int:
+    """Delete what is longest unused until `most` bytes are left; return how many went."""
+    files = sorted(all_files(cache), key=lambda file: file[1])
+    excess = sum(size for _, _, size in files) - most
+    gone = 0
+    locks: dict[str, int | None] = {}
+    for path, _, size in files:
+        if gone >= excess:
+            break
+        folder = os.path.join(cache, os.path.relpath(path, cache).split(os.sep)[0])
+        if folder not in locks:
+            locks[folder] = lock_alone(folder)
+        if locks[folder] is not None and delete_file(path):
+            gone += size
+    for lock in locks.values():
+        if lock is not None:
+            os.close(lock)
+    return gone
+
+
+def lock_alone(folder: str) -> int | None:
+    try:
+        lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def all_files(folder: str) -> list[tuple[str, float, int]]:
+    """Return path, last use and size of each file."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(parent, name))
+            except OSError:
+                continue
+            if name != LOCK:
+                found.append((os.path.join(parent, name), max(status.st_atime, status.st_mtime), status.st_size))
+    return found
+
+
+def folder_size(folder: str) -> int:
+    return sum(size for _, _, size in all_files(folder))
+
+
+def delete_file(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
+
+
+CPUINFO = "/proc/cpuinfo"
+GPUS = "/proc/driver/nvidia/gpus"
+FEATURES = ("flags", "Features", "model name")
+DIGITS = 12
+
+
+def key_of(environ: Mapping[str, str]) -> str:
+    """Return image, architecture, CPU and GPU, such as `3f2a91c04d5e-x86_64-0c1d2e3f4a5b-cpu`."""
+    return "-".join((image_key(environ), platform.machine(), digest(cpu_features()), gpu_model()))
+
+
+def image_key(environ: Mapping[str, str]) -> str:
+    """Return the image's content key; outside an image a digest of this Python and the torch that it imports."""
+    known = environ.get("DLC_CONTENT_KEY", "")
+    torch = sys.modules.get("torch")
+    return known[:DIGITS] or digest(f"{sys.version} {getattr(torch, '__version__', '')}")
+
+
+def cpu_features() -> str:
+    """Return the lines of one processor that say what code it can run."""
+    return "\n".join(line for line in first_block(read_text(CPUINFO)) if line.partition(":")[0].strip() in FEATURES)
+
+
+def first_block(text: str) -> list[str]:
+    return text.split("\n\n")[0].splitlines()
+
+
+def gpu_model() -> str:
+    """Return the GPU's model, read without CUDA, which a process may not start before it forks."""
+    try:
+        folders = sorted(os.listdir(GPUS))
+    except OSError:
+        return "cpu"
+    texts = (read_text(os.path.join(GPUS, name, "information")) for name in folders)
+    models = {line.partition(":")[2].strip() for text in texts for line in text.splitlines() if line[:6] == "Model:"}
+    return digest(" ".join(sorted(models))) if models else "cpu"
+
+
+def read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+DECISIONS = "decisions"
+
+
+def decision_path(folder: str, facts: Mapping[str, Any]) -> str:
+    """Return the file of a decision. `facts`: what it depends on, such as the model's classes and shapes; JSON."""
+    return os.path.join(folder, DECISIONS, f"{digest(json.dumps(facts, sort_keys=True))}.json")
+
+
+def read_decision(folder: str, facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the way and the words for it; two times "" if no job has chosen, or its file cannot be read."""
+    try:
+        with open(decision_path(folder, facts), encoding="utf-8") as stream:
+            found = json.load(stream)
+    except (OSError, ValueError):
+        return "", ""
+    if not isinstance(found, dict) or found.get("facts") != json.loads(json.dumps(facts)):
+        return "", ""
+    return str(found.get("way", "")), str(found.get("reason", ""))
+
+
+def write_decision(folder: str, facts: Mapping[str, Any], way: str, reason: str) -> None:
+    """Keep a decision. A full disk costs the next job its trials and nothing else."""
+    path = decision_path(folder, facts)
+    partial = f"{path}.{os.getpid()}.partial"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(partial, "w", encoding="utf-8") as stream:
+            json.dump({"way": way, "reason": reason, "facts": facts}, stream, indent=1)
+        os.replace(partial, path)
+    except OSError:
+        return

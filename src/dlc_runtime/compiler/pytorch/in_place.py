@@ -1,0 +1,234 @@
+"""Compiles modules and fuses optimizers' steps in place: the script's objects and the keys of state_dict stay."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+import types
+
+import torch
+from torch.optim import SGD, Adam, AdamW
+
+from dlc_runtime.compiler.hooks import log
+from dlc_runtime.compiler.pytorch.attention import UnmaskedBackend, masks_are_kept
+from dlc_runtime.compiler.pytorch.comparison import (
+    copy_optimizer,
+    first_line,
+    is_of_compiled_code,
+    largest_difference,
+    state_bytes,
+    state_tensors,
+)
+from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, ForwardDispatch
+from dlc_runtime.compiler.pytorch.module_selection import is_sharded
+from dlc_runtime.compiler.pytorch.progress import with_progress
+from dlc_runtime.compiler.pytorch.turns import horovod_of_ranks, process_group
+from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
+from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
+from dlc_runtime.compiler.source_locations import is_user_code, location_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Callable
+
+    from dlc_runtime.compiler.pytorch.ways import Way
+    from dlc_runtime.compiler.settings import Settings
+
+
+# The attribute that torch calls in place of a module's forward and hooks.
+COMPILED = "_compiled_call_impl"
+
+
+def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
+    """Call a module; this is compiled. Dynamo skips torch's own files: a Sequential compiled alone would stay eager."""
+    masks_are_kept()
+    return module._call_impl(*arguments, **named)
+
+
+def call_forward(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
+    """Call a sharded module's forward; this is compiled. Its hooks gather and free parameters around the graph."""
+    masks_are_kept()
+    return type(module).forward(module, *arguments, **named)
+
+
+def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> None:
+    """Let the module's calls in training run as `Dispatch.way` says."""
+    keep_hooks_uncompiled(module)
+    hide_from_scripting()
+    watch_backward()
+    kind, what = (ForwardDispatch, call_forward) if is_sharded(module) else (Dispatch, call)
+
+    def compile_call(_part: torch.nn.Module, name: str, way: Way) -> Callable[..., Any]:
+        return compile_way(name if way.name == INDUCTOR else f"{name}.{way.name}", settings, what, way)
+
+    module._compiled_call_impl = kind(module, name, compile_call)
+
+
+def compile_way(name: str, settings: Settings, what: Any, way: Way) -> Callable[..., Any]:
+    """Compile with a code object of its own: Dynamo counts recompilations by code object."""
+    function = types.FunctionType(what.__code__.replace(co_name=name), what.__globals__, name)
+    options = {"backend": UnmaskedBackend(settings.backend), "dynamic": settings.dynamic, **way.options}
+    result: Callable[..., Any] = torch.compile(function, **options)
+    return with_progress(result, name)
+
+
+class UncompiledHook:
+    """A user's hook, called outside the compiled graph: one that appends to a list would recompile in every step."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from functools import partial
+
+        return partial, (self.hook,)
+
+
+def make_uncompiled(hook: Callable[..., Any]) -> UncompiledHook:
+    """Return the hook with a class and a `__call__` of its own, in which Dynamo looks at nothing.
+
+    Dynamo counts recompilations by the code that it compiles: in a `__call__` of all hooks they would add up.
+    """
+    import torch._dynamo  # takes seconds
+
+    file, line = location_of(hook)
+    reason = f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
+
+    def run(_outside: UncompiledHook, *arguments: Any, **named: Any) -> Any:
+        return hook(*arguments, **named)
+
+    try:
+        call_outside = torch._dynamo.disable(run, reason=reason)
+    except TypeError:  # older than the reason
+        call_outside = torch._dynamo.disable(run)
+    found: UncompiledHook = type("UncompiledHook", (UncompiledHook,), {"__call__": call_outside})(hook)
+    return found
+
+
+def keep_hooks_uncompiled(module: torch.nn.Module) -> None:
+    for part in module.modules():
+        for hooks in (part._forward_pre_hooks, part._forward_hooks):
+            for key, hook in list(hooks.items()):
+                if not isinstance(hook, UncompiledHook) and is_user_code(location_of(hook)[0]):
+                    hooks[key] = make_uncompiled(hook)
+
+
+def hide_from_scripting() -> None:
+    """Let torch.jit.script leave out what compiles a module: it reads each attribute, and refuses an object of ours."""
+    ignored = torch.jit._recursive.ignored_attributes
+    if COMPILED not in ignored:
+        ignored.append(COMPILED)
+
+
+def watch_backward() -> None:
+    """Have a way that is chosen by measuring given up if its backward raises.
+
+    The exception stays the script's: parts of the step's graph are freed then, so nobody but the script can repeat it.
+    """
+    original = torch.autograd.backward
+    if original.__module__ == __name__:
+        return
+
+    @functools.wraps(original, assigned=("__name__", "__qualname__", "__doc__"))
+    def backward(*arguments: Any, **named: Any) -> Any:
+        try:
+            return original(*arguments, **named)
+        except Exception as fault:
+            note_failed_backward(fault)
+            raise
+
+    torch.autograd.backward = backward
+
+
+def note_failed_backward(fault: Exception) -> None:
+    way, is_memory = Dispatch.way.name, "out of memory" in str(fault)
+    if not Dispatch.choosing or way == EAGER or not (is_memory or is_of_compiled_code(fault)):
+        return
+    Dispatch.failed = f"its backward raised {type(fault).__name__}: {first_line(fault)}: {LOST_STEP}"
+    Dispatch.way = WAYS[EAGER]
+    log(f"{way}: {Dispatch.failed}")
+
+
+# Torch has a fused step of these on CPUs.
+FUSED = (SGD, Adam, AdamW)
+# It counts as True for torch; `is` tells it from a True that the script has set.
+OURS = 1
+# Share of a tensor's largest value, after one step.
+FUSED_TOLERANCE = 1e-5
+MOST_PAIRS, TRIAL_SECONDS = 12, 1.0
+MOST_BYTES = 1 << 30  # to copy
+
+
+def fuse_steps(optimizers: Iterable[torch.optim.Optimizer], notes: list[str]) -> None:
+    """Let optimizers step with torch's fused kernels if the script left it open and that is faster.
+
+    Only of a process that trains alone: ranks that round differently drift apart. Adds to `notes`.
+    """
+    if torch.__version__ < (2, 4) or process_group() is not None or horovod_of_ranks() is not None:  # a TorchVersion
+        return
+    for optimizer in optimizers:
+        if may_fuse(optimizer) and state_bytes(optimizer) <= MOST_BYTES:
+            notes.append(f"{type(optimizer).__name__}: fused steps {try_fused(optimizer)}")
+            log(notes[-1])
+
+
+def may_fuse(optimizer: torch.optim.Optimizer) -> bool:
+    """Tell whether the script left it open, and all tensors are contiguous as the kernels read them."""
+    if type(optimizer) not in FUSED or not all(map(leaves_fused_open, optimizer.param_groups)):
+        return False
+    tensors = state_tensors(optimizer)
+    return bool(tensors) and all(
+        value.layout is torch.strided and value.is_cpu and value.is_floating_point() and value.is_contiguous()
+        for value in tensors
+    )
+
+
+def leaves_fused_open(group: dict[str, Any]) -> bool:
+    said = group["fused"], group["foreach"], group["differentiable"], group.get("capturable", False)
+    return said == (None, None, False, False) and not isinstance(group["lr"], torch.Tensor)
+
+
+def try_fused(optimizer: torch.optim.Optimizer) -> str:
+    """Measure steps of copies in turns; return the outcome in words."""
+    own, fused = copy_optimizer(optimizer), copy_optimizer(optimizer)
+    time_step(own, False), time_step(fused, True)
+    differs = max(map(largest_difference, state_tensors(own), state_tensors(fused)))
+    if differs > FUSED_TOLERANCE:
+        return f"are not used, they differ by {differs:.1g} ({FUSED_TOLERANCE:g} is allowed)"
+    times: list[Pair] = []
+    end = time.perf_counter() + TRIAL_SECONDS
+    while len(times) < FEWEST_PAIRS or (len(times) < MOST_PAIRS and time.perf_counter() < end):
+        times.append(Pair(time_step(own, False), time_step(fused, True)))
+    verdict = judge(times)
+    if verdict.kind != FASTER:
+        return f"are not used: {verdict.words()}"
+    optimizer.register_step_pre_hook(begin_fused)
+    optimizer.register_step_post_hook(end_fused)
+    return f"are used: {verdict.words()} as its own, results within {differs:.1g} (DLC_COMPILER_OPTIMIZER)"
+
+
+def time_step(optimizer: torch.optim.Optimizer, fused: bool) -> float:
+    """Step without the hooks of all optimizers: nobody may count it."""
+    begun = time.perf_counter()
+    if fused:
+        begin_fused(optimizer)
+    inspect.unwrap(type(optimizer).step, stop=lambda step: not hasattr(step, "hooked"))(optimizer)
+    end_fused(optimizer)
+    return time.perf_counter() - begun
+
+
+def begin_fused(optimizer: torch.optim.Optimizer, *_step: Any) -> None:
+    """Set the flag for one step: what the script saves says what the script has chosen."""
+    end_fused(optimizer)  # a step that raised
+    if may_fuse(optimizer):
+        for group in optimizer.param_groups:
+            group["fused"] = OURS
+
+
+def end_fused(optimizer: torch.optim.Optimizer, *_step: Any) -> None:
+    for group in optimizer.param_groups:
+        if group["fused"] is OURS:
+            group["fused"] = None

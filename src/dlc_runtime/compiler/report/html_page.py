@@ -1,0 +1,152 @@
+"""The HTML page of a report: a pure function of the merged report."""
+
+from __future__ import annotations
+
+from dlc_runtime.compiler.report.html_parts import PHASES, duration_text, escape, render_chart, render_tables
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Ranks with a chart; all of them are in the table.
+MOST_CHARTS = 4
+MOST_WARNINGS = 50
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+def render_page(report: dict[str, Any], paragraph: str) -> str:
+    """Return the page. `paragraph`: the log's text at the end of the job."""
+    parts = [f"<h1>What was compiled</h1>\n<p>{escape(paragraph)}</p>", render_tiles(report), render_warnings(report)]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>What was compiled</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+            *filter(None, [*parts, render_charts(report), render_tables(report)]),
+            f"<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def render_tiles(report: dict[str, Any]) -> str:
+    steps = report["steps"]
+    again = sum(entry.get("count", 1) for entry in report["recompilations"])
+    way = (report.get("choosing") or {}).get("way") or "-"
+    shown = (
+        (way, "way of the steps, chosen by measuring"),
+        (speed_interval(report, way), "as fast as eager, with 95 % of confidence"),
+        (duration_text(steps["eager"]["median_seconds"]), "a step, eager"),
+        (duration_text(steps["after"]["median_seconds"]), "a step, compiled"),
+        (duration_text(report["compile_seconds"]), "compiling"),
+        (str(steps["break_even_step"] or "-"), "step from which it pays"),
+        (str(len(report["graphs"])), "graphs"),
+        (str(again), "compiled again"),
+        (f"{report['cache_hits']} / {report['cache_hits'] + report['cache_misses']}", "found in the cache"),
+    )
+    inner = "\n".join(f'<div class="tile"><b>{escape(value)}</b><span>{name}</span></div>' for value, name in shown)
+    return f'<div class="tiles">\n{inner}\n</div>'
+
+
+def speed_interval(report: dict[str, Any], way: str) -> str:
+    """Return how many times as fast the chosen way is, or "-" if it was not compared with eager."""
+    for entry in report.get("ways", []):
+        if entry["way"] == way and entry["low"] is not None and entry["against"] == "eager":
+            return f"{entry['low']:.2f} to {entry['high']:.2f}\u00d7"
+    return "-"
+
+
+def render_warnings(report: dict[str, Any]) -> str:
+    texts = [*report["warnings"], *report["notes"]]
+    if not texts:
+        return ""
+    items = "\n".join(f"<li>{escape(text)}</li>" for text in texts[:MOST_WARNINGS])
+    left = f"<p>{len(texts) - MOST_WARNINGS} more are in report.json.</p>" if len(texts) > MOST_WARNINGS else ""
+    return f'<h2>Warnings</h2>\n<ul class="warnings">\n{items}\n</ul>{left}'
+
+
+def render_charts(report: dict[str, Any]) -> str:
+    found = [(rank, render_chart(rank, report)) for rank in report["ranks"]]
+    drawn = [(rank, drawing) for rank, drawing in found if drawing]
+    if not drawn:
+        return ""
+    keys = "".join(f'<span class="key {phase}"></span>{name}' for phase, name in PHASES.items())
+    figures = "\n".join(
+        f"<figure><figcaption>rank {escape(rank.get('rank', 0))} on {escape(rank.get('host', ''))}{keys}</figcaption>"
+        f"{drawing}</figure>"
+        for rank, drawing in drawn[:MOST_CHARTS]
+    )
+    return f"<h2>Seconds per step</h2>\n{figures}"
+
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --page: #ffffff; --text: #1b1f24; --faint: #59636e; --line: #d5dae0; --band: #f5f7f9;
+  --eager: #7d8590; --warm: #b35900; --after: #1a62c9; --bad: #c02030; --warn: #fff4dc;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #14181d; --text: #e4e8ec; --faint: #9aa4ae; --line: #343b43; --band: #1d2329;
+    --eager: #9aa4ae; --warm: #f0a24a; --after: #6aa8ff; --bad: #ff7a85; --warn: #33290f;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 24px; max-width: 1120px; background: var(--page); color: var(--text);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 22px; margin: 0 0 4px; }
+h2 { font-size: 17px; margin: 32px 0 4px; }
+p { margin: 0 0 8px; color: var(--faint); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: 12px; margin: 20px 0; }
+.tile { background: var(--band); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px; }
+.tile b { display: block; font-size: 21px; font-weight: 600; }
+.warnings { background: var(--warn); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px 10px 32px; }
+.warnings li { overflow-wrap: anywhere; }
+figure { margin: 0 0 16px; }
+figcaption, .tile span { color: var(--faint); font-size: 13px; }
+svg { width: 100%; height: auto; display: block; }
+.grid, .lane { stroke: var(--line); }
+.tick { fill: var(--faint); font-size: 12px; }
+.step { fill: none; stroke-width: 3; stroke-linecap: round; }
+.stem { stroke: var(--warm); opacity: 0.6; }
+.step.eager { stroke: var(--eager); } .step.warm_up { stroke: var(--warm); } .step.after { stroke: var(--after); }
+.mark { fill: var(--after); stroke: var(--page); stroke-width: 1.5; }
+.mark.recompilations { fill: var(--warm); } .mark.gave_up { fill: var(--bad); }
+.key { display: inline-block; width: 18px; height: 3px; margin: 0 5px 4px 14px; vertical-align: middle; }
+.key.eager { background: var(--eager); } .key.warm_up { background: var(--warm); }
+.key.after { background: var(--after); }
+.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--line);
+  overflow-wrap: break-word; }
+tbody tr:last-child td { border-bottom: 0; }
+th { background: var(--band); white-space: nowrap; }
+th button { all: unset; cursor: pointer; font-weight: 600; }
+th button:focus-visible { outline: 2px solid var(--after); }
+th[aria-sort=ascending] button::after { content: " \\25B2"; }
+th[aria-sort=descending] button::after { content: " \\25BC"; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.count { color: var(--faint); font-weight: 400; }
+@media (max-width: 720px) { figure { overflow-x: auto; } svg, table { min-width: 860px; } }
+"""
+
+SCRIPT = """
+document.querySelectorAll("th button").forEach(function (button) {
+  button.addEventListener("click", function () {
+    var head = button.parentElement, body = head.closest("table").tBodies[0];
+    var column = head.cellIndex;
+    var up = head.getAttribute("aria-sort") !== "ascending";
+    function key(row) {
+      var cell = row.cells[column];
+      return cell.hasAttribute("data-value") ? parseFloat(cell.getAttribute("data-value")) : cell.textContent;
+    }
+    function compare(a, b) {
+      var x = key(a), y = key(b);
+      return (typeof x === "number" ? x - y : x.localeCompare(y)) * (up ? 1 : -1);
+    }
+    Array.from(body.rows).sort(compare).forEach(function (row) { body.appendChild(row); });
+    head.parentElement.querySelectorAll("th").forEach(function (other) { other.removeAttribute("aria-sort"); });
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+  });
+});
+"""

@@ -1,0 +1,299 @@
+"""The one place that reads TensorFlow's private parts: graphs as they are made, this process's device, rank and peers.
+
+What a version lacks reads as nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import sys
+import time
+import weakref
+from collections import Counter
+from contextlib import ExitStack, contextmanager, suppress
+
+import tensorflow as tf
+
+from dlc_runtime.compiler import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Callable
+
+MODULE = "tensorflow.python.framework.func_graph"
+ENTRY = "func_graph_from_py_func"
+CONTEXT = "tensorflow.python.eager.context"
+STACKS = "tensorflow.python.util.tf_stack"
+RANDOM = "tensorflow.python.ops.gen_stateless_random_ops_v2"
+UNIFORM, NORMAL = "stateless_random_uniform_v2", "stateless_random_normal_v2"
+BITS = "stateless_random_uniform_full_int_v2"
+DRAWN_OTHERWISE = (
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial",
+    "StatelessTruncatedNormalV2", "StatelessMultinomial",
+)  # fmt: skip
+DRAWN_ALIKE = ("StatelessRandomUniformV2", "StatelessRandomNormalV2")  # if they are of float32
+
+
+class Tracing:
+    """Seconds of tracing so far, of the outermost functions."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        # Something that was traced draws random numbers that XLA draws otherwise.
+        self.random = False
+        self._depth = 0
+        # The graph that was made last, of the outermost function.
+        self._latest: Callable[[], Any] = lambda: None
+
+    def listen(self) -> bool:
+        module = sys.modules.get(MODULE)
+        entry = getattr(module, ENTRY, None)
+        if entry is None:
+            return False
+
+        @functools.wraps(entry)
+        def traced(*arguments: Any, **named: Any) -> Any:
+            self._depth += 1
+            started = time.perf_counter()
+            try:
+                graph = entry(*arguments, **named)
+                self.random |= draws_random_numbers(graph)
+                self._latest = weakref.ref(graph)  # the outermost one ends last
+                return graph
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self.seconds += time.perf_counter() - started
+
+        setattr(module, ENTRY, traced)
+        return True
+
+    def fingerprint(self) -> str:
+        """Hash what the latest graph computes and trains, the same in each job; "" if it cannot be told."""
+        graph = self._latest()
+        try:
+            definition = graph.as_graph_def()
+            functions = [definition.node, *(function.node_def for function in definition.library.function)]
+            kinds = Counter(node.op for nodes in functions for node in nodes)
+            variables = sorted(f"{variable.dtype.name}{variable.shape}" for variable in graph.variables)
+        except Exception:
+            # None, or larger than a protocol buffer may be.
+            return ""
+        return cache.digest(f"{sorted(kinds.items())} {variables}")
+
+
+def draws_random_numbers(graph: Any) -> bool:
+    """Tell whether some of its random numbers are others under XLA."""
+    operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
+    return any(
+        operation.type in DRAWN_OTHERWISE
+        or (operation.type in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32)
+        for operation in operations
+    )
+
+
+def function_class() -> Any:
+    """Return the class of what tf.function returns; it moved between versions."""
+    return type(tf.function(lambda: None))
+
+
+def wrap_call(called: Callable[..., Any]) -> None:
+    """Put `called(function, call, arguments, named)` in the place of each call of a tf.function."""
+    kind = function_class()
+    original = kind.__call__
+
+    @functools.wraps(original)
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        return called(self, original, arguments, named)
+
+    kind.__call__ = call
+
+
+def wrap_gradient(noticed: Callable[[], None]) -> None:
+    """Call `noticed` before each gradient that the script asks a tape for."""
+    original = tf.GradientTape.gradient
+
+    @functools.wraps(original)
+    def gradient(self: Any, *arguments: Any, **named: Any) -> Any:
+        noticed()
+        return original(self, *arguments, **named)
+
+    tf.GradientTape.gradient = gradient
+
+
+def count_traces(function: Any) -> int:
+    count = getattr(function, "experimental_get_tracing_count", None)
+    return int(count()) if count is not None else 0
+
+
+def read_jit_compile(function: Any) -> bool | None:
+    """Return what the script says of a tf.function's jit_compile, or None."""
+    stated: bool | None = getattr(function, "_jit_compile", None)
+    return stated if stated is not None else getattr(function, "_experimental_compile", None)
+
+
+def switch_clustering(wanted: bool) -> None:
+    """Switch auto-clustering on or off for what is called from now on."""
+    tf.config.optimizer.set_jit(wanted)
+    module = sys.modules.get(CONTEXT)
+    # Made now, it is no part of the next step's time.
+    if module is not None:
+        _ = module.context().function_call_options
+
+
+@contextmanager
+def without_our_frames() -> Iterator[None]:
+    """Leave our files out of the stacks that TensorFlow keeps and prints of an operation's origin."""
+    stacks: Any = sys.modules.get(STACKS)
+    with ExitStack() as entered:
+        with suppress(Exception):  # a version that filters otherwise
+            entered.enter_context(make_frame_filter(stacks.StackTraceFilter)())
+        yield
+
+
+@functools.lru_cache(maxsize=1)
+def make_frame_filter(base: Any) -> Any:
+    class OurFrames(base):  # type: ignore[misc]
+        def get_filtered_filenames(self) -> frozenset[str]:
+            outer = self.parent.get_filtered_filenames() if self.parent is not None else frozenset()
+            return our_files() | outer
+
+    return OurFrames
+
+
+@functools.lru_cache(maxsize=1)
+def our_files() -> frozenset[str]:
+    folder = os.path.dirname(__file__)
+    return frozenset(os.path.join(folder, name) for name in os.listdir(folder))
+
+
+@contextmanager
+def random_numbers_as_without_xla() -> Iterator[None]:
+    """Make stateless random numbers of functions traced meanwhile those of a job without XLA.
+
+    Both have the same random bits, of which XLA makes other numbers than TensorFlow's own operations do. So here the
+    numbers are made of the bits as these do it: uniform ones to the bit, normal ones as near as sines are.
+    """
+    module: Any = sys.modules.get(RANDOM)
+    held = {name: getattr(module, name) for name in (UNIFORM, NORMAL) if hasattr(module, name)}
+    if len(held) < 2 or not hasattr(module, BITS):
+        yield
+        return
+
+    def draw(name: str, shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, **named: Any) -> Any:
+        if dtype != tf.float32:
+            return held[name](shape, key, counter, alg, dtype=dtype, **named)
+        count = tf.reduce_prod(shape)
+        bits = getattr(module, BITS)([count + count % 2], key, counter, alg, dtype=tf.uint32)
+        return tf.reshape((make_normal if name == NORMAL else make_uniform)(bits)[:count], shape)
+
+    for name in held:
+        setattr(module, name, functools.partial(draw, name))
+    try:
+        yield
+    finally:
+        for name, own in held.items():
+            setattr(module, name, own)
+
+
+def make_uniform(bits: Any) -> Any:
+    """Return float32 in [0, 1): the last 23 bits are the fraction of a number between 1 and 2."""
+    fraction = tf.bitwise.bitwise_and(bits, tf.constant(0x7FFFFF, tf.uint32))
+    return tf.bitcast(tf.bitwise.bitwise_or(fraction, tf.constant(0x3F800000, tf.uint32)), tf.float32) - 1.0
+
+
+def make_normal(bits: Any) -> Any:
+    """Use the method of Box and Muller: two of an even count of uniform numbers give two normal ones."""
+    pairs = tf.reshape(make_uniform(bits), [-1, 2])
+    radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(pairs[:, :1], 1e-7)))
+    angle = 2.0 * math.pi * pairs[:, 1:]
+    return tf.reshape(tf.concat([tf.sin(angle), tf.cos(angle)], 1) * radius, [-1])
+
+
+# Horovod's modules for Keras import it.
+HOROVOD = "horovod.tensorflow"
+# Another process must reach the same step within it.
+PATIENCE_SECONDS = 60.0
+
+
+def facts() -> dict[str, Any]:
+    found: dict[str, Any] = {"framework": f"tensorflow {tf.__version__}", "device": device_name()}
+    rank = read_rank(os.environ)
+    if rank is not None:
+        found["rank"] = rank
+    return found
+
+
+def device_name() -> str:
+    names = [gpu.name for gpu in list_gpus()]
+    return f"{len(names)} GPUs" if len(names) > 1 else "GPU" if names else "cpu"
+
+
+def list_gpus() -> list[Any]:
+    return list(tf.config.list_physical_devices("GPU"))
+
+
+def read_rank(environ: Mapping[str, str]) -> int | None:
+    """Read TF_CONFIG: the chief is 0, the workers follow. Return None if it says nothing."""
+    try:
+        config = json.loads(environ.get("TF_CONFIG", "{}"))
+        kind, index = config["task"]["type"], int(config["task"]["index"])
+        chiefs = len(config["cluster"].get("chief", []))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return index if kind == "chief" else index + chiefs if kind == "worker" else None
+
+
+class Peers:
+    """The processes that train one model together, this one among them."""
+
+    def __init__(self, rank: int = 0, count: int = 1, all_train: bool = True) -> None:
+        self.rank, self.count, self._all_train = rank, count, all_train
+        self._shared: dict[str, int] = {}  # times, by topic
+
+    def can_share(self) -> bool:
+        """Tell whether MultiWorkerMirroredStrategy has begun the service by which its processes find each other."""
+        context = sys.modules[CONTEXT].context()
+        service = getattr(context, "coordination_service", None)
+        has_store = bool(getattr(service, "service_type", "")) and hasattr(context, "get_config_key_value")
+        return has_store and self._all_train
+
+    def share(self, topic: str, text: str) -> list[str]:
+        """Tell the other processes a text; return those of all by rank.
+
+        All call it in the same order with the same topics. Raises TensorFlow's error if one does not answer within
+        PATIENCE_SECONDS.
+        """
+        store: Any = sys.modules[CONTEXT].context()
+        times = self._shared[topic] = self._shared.get(topic, 0) + 1
+        store.set_config_key_value(f"dlc/{topic}/{times}/{self.rank}", text)
+        wait = int(PATIENCE_SECONDS * 1000)
+        told = [store.get_config_key_value(f"dlc/{topic}/{times}/{rank}", wait) for rank in range(self.count)]
+        # All have read it: they have told the next one.
+        if times > 1:
+            store.delete_config_key_value(f"dlc/{topic}/{times - 1}/{self.rank}")
+        return told
+
+
+def find_peers(environ: Mapping[str, str]) -> Peers:
+    """Find peers by TF_CONFIG, or of a Horovod that the script has not begun."""
+    rank = read_rank(environ)
+    if rank is not None:
+        cluster = json.loads(environ["TF_CONFIG"])["cluster"]
+        count = sum(len(cluster.get(kind, [])) for kind in ("chief", "worker"))
+        return Peers(rank, count, all_train="ps" not in cluster)
+    if HOROVOD in sys.modules:
+        sizes = (environ.get(name, "") for name in ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"))
+        return Peers(0, max((int(size) for size in sizes if size.isdigit()), default=1), all_train=False)
+    return Peers()
+
+
+def wait_for_devices() -> None:
+    """Wait: what runs on a GPU goes on after its call returned."""
+    sync = getattr(getattr(getattr(tf, "test", None), "experimental", None), "sync_devices", None)  # from 2.12 on
+    if sync is not None and list_gpus():
+        sync()

@@ -1,1 +1,0 @@
-"""Reports what PyTorch/XLA compiles for a script that runs on XLA devices; may import torch, `base`, `report`."""

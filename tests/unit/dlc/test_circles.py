@@ -20,8 +20,6 @@ KNOWN = {
         for name in ("cluster", "dlc_hosts", "kubernetes", "mpijob", "resourceconfig", "single", "slurm", "tf_config",
                      "torch_variables")
     ),
-    frozenset({"dlc_runtime.dataservice.client.pump", "dlc_runtime.dataservice.client.scout"}),
-    frozenset(f"dlc_runtime.profile.{name}" for name in ("arm", "datasets", "loader", "memory", "session")),
 }  # fmt: skip
 LOGGER = "dlc.dataservice"  # a name of Python's logging, not of a module
 

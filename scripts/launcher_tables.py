@@ -11,7 +11,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src/entrypoint"))
 
-from launch.base.switches import SWITCHES
+from launch.base.settings import SWITCHES
 from launch.base.variables import VARIABLES
 
 

@@ -11,7 +11,7 @@ from launch import signals
 from launch.base.compat import Unfailing
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
-from launch.base.switches import with_token
+from launch.base.settings import with_token
 from launch.plan import interpretation
 
 TYPE_CHECKING = False
@@ -119,10 +119,10 @@ def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.St
 
 def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
     from launch.base.errors import Failure
-    from launch.discovery import cluster
+    from launch.discovery import discover
 
     try:
-        is_alone = len(cluster.discover(environ, paths).hosts) < 2
+        is_alone = len(discover.discover(environ, paths).hosts) < 2
     except LaunchError:  # who the others are is what went wrong
         return
     if not is_alone:

@@ -8,11 +8,11 @@ import os
 import sys
 
 from launch import signals
-from launch.base import private_files, process_spec
+from launch.base import files, process_spec
 from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome
 from launch.base.paths import RANK_FOLDER, Paths
 from launch.base.process_spec import Launch, ProcessSpec
-from launch.base.switches import choice, count, exit_code, seconds
+from launch.base.settings import choice, count, exit_code, seconds
 from launch.discovery import own_name
 from launch.group import traps
 from launch.job import entry_point, source
@@ -89,9 +89,9 @@ def _known_by_own_name(request: Request) -> str:
 
 
 def _own_address(request: Request) -> str:
-    from launch.discovery import names  # a host alone has no use for it
+    from launch.discovery import host_addresses  # a host alone has no use for it
 
-    return next(iter(names.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
+    return next(iter(host_addresses.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
 
 
 def _with_advice(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
@@ -234,8 +234,8 @@ def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
 
 def _write_private_files(launch: Launch) -> None:
     for path, content in launch.files.items():
-        private_files.folder(os.path.dirname(path))
-        private_files.write(path, content)
+        files.make_private_folder(os.path.dirname(path))
+        files.write_private_file(path, content)
 
 
 def _make_own_folders(context: Context) -> None:
@@ -244,7 +244,7 @@ def _make_own_folders(context: Context) -> None:
     except OSError as error:
         raise LaunchError(
             CANNOT_CREATE, "cannot be made", where=context.run_dir, found=os.strerror(error.errno or 0),
-            remedy=private_files.REMEDY,
+            remedy=files.PRIVATE_REMEDY,
         ) from error  # fmt: skip
 
 

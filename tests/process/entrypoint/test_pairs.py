@@ -16,7 +16,7 @@ from launchers import MULTI_WORKER, Hosts
 
 from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from harness.job_folder import hosts as resourceconfig
-from launch.base import ports
+from launch.base import settings
 from launch.group import listeners, pairs
 from launch.group.channel import FEWEST_SEATS
 from launch.group.ledger import Rules
@@ -132,7 +132,7 @@ def test_a_host_whose_name_does_not_resolve_is_reached_where_it_came_from(opened
 def test_a_resolver_that_hangs_holds_up_no_host_whose_address_is_known(
     opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.discovery.names.addresses", lambda host: time.sleep(2 * pairs.BOUND) or ())
+    monkeypatch.setattr("launch.discovery.host_addresses.addresses", lambda host: time.sleep(2 * pairs.BOUND) or ())
     assert tried(opened("algo-1").port, host="algo-1").has_reached
 
 
@@ -279,7 +279,7 @@ def test_doors_are_shut_when_the_users_code_starts(tmp_path: Path) -> None:
     listening = [out.split() for _, out, _ in ends]
     assert listening[0] == [environ["DLC_GROUP_PORT"]]
     assert [len(opened) for opened in listening[1:]] == [1, 1]
-    assert all(str(ports.of(environ, ports.TF_MULTI_WORKER)) not in opened for opened in listening)
+    assert all(str(settings.port_of(environ, settings.TF_MULTI_WORKER_PORT)) not in opened for opened in listening)
 
 
 def test_a_pair_that_is_cut_is_named_on_every_host_and_nothing_starts(three: Hosts) -> None:

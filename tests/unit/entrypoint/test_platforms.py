@@ -10,7 +10,8 @@ import pytest
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster
-from launch.discovery.single import NUMBERS
+from launch.discovery import discover as discover_module
+from launch.discovery.cluster import NUMBERS
 from launch.discovery.slurm import expand
 
 HET = {
@@ -21,7 +22,7 @@ HET = {
 
 
 def discover(**environ: str) -> cluster.Cluster:
-    return cluster.discover(environ, Paths("/no/such/folder"))
+    return discover_module.discover(environ, Paths("/no/such/folder"))
 
 
 def refused(**environ: str) -> str:
@@ -322,7 +323,7 @@ def test_a_platform_that_is_not_wired_is_refused_with_the_way_to_wire_it(name: s
 
 
 def test_every_way_that_is_looked_at_only_for_its_variables_says_which() -> None:
-    assert set(cluster.VARIABLES) < set(cluster.DISCOVERERS)
+    assert set(discover_module.VARIABLES) < set(discover_module.DISCOVERERS)
 
 
 def test_the_platforms_file_comes_before_whatever_the_environment_looks_like(tmp_path: Path) -> None:
@@ -330,4 +331,4 @@ def test_the_platforms_file_comes_before_whatever_the_environment_looks_like(tmp
     config.mkdir(parents=True)
     (config / "resourceconfig.json").write_text('{"current_host": "algo-1", "hosts": ["algo-1"]}')
     environ = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "4", "TF_CONFIG": "{", "JOB_COMPLETION_INDEX": "1"}
-    assert cluster.discover(environ, Paths(str(tmp_path))).source == "resourceconfig.json"
+    assert discover_module.discover(environ, Paths(str(tmp_path))).source == "resourceconfig.json"

@@ -9,7 +9,7 @@ import pytest
 
 from harness.job_folder import HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, roles
 from launch.base.errors import LaunchError
-from launch.base.switches import SWITCHES
+from launch.base.settings import SWITCHES
 from launch.plan import interpretation
 
 TRAINER = {

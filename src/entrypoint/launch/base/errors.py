@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from launch.base.compat import NamedTuple
 
 USAGE = 64  # the command line
@@ -85,3 +87,11 @@ class Verdict(NamedTuple):
 
     outcome: Outcome
     kind: str = ""  # FAILED; STOPPED: with the long grace, to save their state; HUNG: with stacks; RESTART: for now
+
+
+def signal_name(signum: int) -> str:
+    """`SIGKILL` for 9; real-time signals have no name of their own."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"

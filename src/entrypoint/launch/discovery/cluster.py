@@ -1,13 +1,12 @@
-"""The hosts of a job as one value, and the registry of the ways to find out about them."""
+"""The hosts of a job as one value, and the value of a host alone. Imports base."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from launch.base import compat
 from launch.base.compat import NamedTuple
-from launch.base.errors import DATA, LaunchError, shown
-from launch.base.paths import Paths
+from launch.base.errors import CONFIG, DATA, LaunchError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,28 +19,6 @@ DEFAULT_INTERFACE = "eth0"
 LOCAL_INSTANCE = "local"
 SINGLE_HOST = "single host"  # the discoverer of a host to which nobody said anything
 NAMING_NO_HOST = (SINGLE_HOST, "torchrun's variables")  # discoverers whose only host has a name of ours
-
-# In this order; each module has `discover(environ, paths) -> Cluster | None`, None meaning "not mine".
-DISCOVERERS = {
-    "DLC_HOSTS": "launch.discovery.dlc_hosts",
-    "resourceconfig.json": "launch.discovery.resourceconfig",
-    "Slurm": "launch.discovery.slurm",
-    "MPIJob": "launch.discovery.mpijob",
-    "torchrun's variables": "launch.discovery.torch_variables",
-    "TF_CONFIG": "launch.discovery.tf_config",
-    "Kubernetes": "launch.discovery.kubernetes",
-    SINGLE_HOST: "launch.discovery.single",
-}
-
-# What has to be set, one at least, for a discoverer to be worth its import; those that are not here are always asked.
-VARIABLES = {
-    "DLC_HOSTS": ("DLC_HOSTS", "DLC_GROUPS"),
-    "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST"),
-    "MPIJob": ("K_MPI_JOB_ROLE", "OMPI_MCA_orte_default_hostfile"),
-    "torchrun's variables": ("PET_NNODES", "WORLD_SIZE"),
-    "TF_CONFIG": ("TF_CONFIG",),
-    "Kubernetes": ("JOB_COMPLETION_INDEX",),
-}
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")
 _IP_ADDRESS = re.compile(r"[0-9.]+")
@@ -100,17 +77,6 @@ class Cluster(NamedTuple):
         if not self.groups:
             return self.hosts
         return tuple(host for group in self.groups if group.name in names for host in group.hosts)
-
-
-def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
-    """The cluster, from the first discoverer that knows it. Raises LaunchError where what it reads is malformed."""
-    for name, module in DISCOVERERS.items():
-        if name in VARIABLES and not any(variable in environ for variable in VARIABLES[name]):
-            continue
-        cluster: Cluster | None = compat.load(module).discover(environ, paths)
-        if cluster is not None:
-            return cluster
-    raise AssertionError("the last discoverer always answers")
 
 
 def plain(
@@ -195,3 +161,31 @@ def check_interface(where: str, name: object) -> str:
             DATA, "network_interface_name", where=where, expected="the name of an interface", found=shown(name)
         )
     return name
+
+
+HOST = "algo-1"  # what scripts written for one host expect; a container's own host name is a random number
+
+# Variables with a number of hosts or ranks, and who sets them.
+NUMBERS = {
+    "AWS_BATCH_JOB_NUM_NODES": "a multi-node job of AWS Batch",
+    "OMPI_COMM_WORLD_SIZE": "a rank below somebody's mpirun",
+    "PMI_SIZE": "a rank below somebody's mpiexec",
+    "PBS_NUM_NODES": "a PBS job",
+    "NHOSTS": "a Grid Engine job",
+}
+
+
+def discover_single_host(environ: Mapping[str, str]) -> Cluster:
+    """One host, never resolved: it talks to nobody. Raises LaunchError where one of NUMBERS is more than 1."""
+    for name, who in NUMBERS.items():
+        if re.fullmatch(r"0*([2-9]|[1-9]\d+)", environ.get(name, "")):
+            raise LaunchError(
+                CONFIG,
+                f"{who}, which is not wired to the launcher: each host would train alone",
+                where=name,
+                expected="1, or the job's hosts in DLC_HOSTS",
+                found=environ[name],
+                remedy="set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job of this host alone "
+                "DLC_HOSTS to its name",
+            )
+    return plain(SINGLE_HOST, [HOST], HOST, SINGLE_HOST, environ)

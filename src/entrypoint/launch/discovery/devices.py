@@ -7,7 +7,7 @@ import re
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.switches import choice
+from launch.base.settings import choice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launch.base.config_files import read_object, require_text
 from launch.base.errors import DATA, LaunchError, shown
+from launch.base.files import read_object, require_text
 from launch.base.paths import Paths
 from launch.discovery.cluster import (
     DEFAULT_GROUP,

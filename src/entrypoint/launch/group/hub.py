@@ -15,7 +15,7 @@ import time
 
 from launch import signals
 from launch.base.errors import FAILED, STOPPED, UNAVAILABLE
-from launch.discovery import names
+from launch.discovery import host_addresses
 from launch.group.absence import GONE_AFTER, PROBE_INTERVAL, Absence, beat_interval, quiet_bound, silence
 from launch.group.channel import Channel, NotOfThisJobError, Strangers, pack, seats
 from launch.group.ledger import MOST_NAMED, End, Ledger, named
@@ -341,7 +341,7 @@ class Hub(threading.Thread):
     def _note_life_sign(self, channel: Channel, host: str, told: list[Any] | None) -> None:
         """Where the host's launcher listens; unknown where something between us hides its address."""
         self._life_signs.pop(host, None)
-        if told and names.plain_address(str(told[0])) == _address_of(channel):
+        if told and host_addresses.plain_address(str(told[0])) == _address_of(channel):
             self._life_signs[host] = (str(told[0]), int(told[1]))
 
     def _drop(self, channel: Channel, how: str, since: float | None = None) -> None:
@@ -382,6 +382,6 @@ class Hub(threading.Thread):
 
 def _address_of(channel: Channel) -> str:
     try:
-        return names.plain_address(str(channel.socket.getpeername()[0]))
+        return host_addresses.plain_address(str(channel.socket.getpeername()[0]))
     except OSError:
         return ""

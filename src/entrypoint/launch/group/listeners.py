@@ -11,7 +11,7 @@ import threading
 import time
 
 from launch.base.errors import UNAVAILABLE, LaunchError, one_line
-from launch.discovery import names
+from launch.discovery import host_addresses
 from launch.group.channel import DOOR_SEATS, Channel, NotOfThisJobError, Strangers
 from launch.group.token import SAME_TOKEN, for_purpose
 
@@ -73,7 +73,7 @@ def accept(listener: socket.socket) -> tuple[socket.socket, str] | None:
         sock, address = listener.accept()
     except OSError:
         return None
-    return sock, names.plain_address(str(address[0]))
+    return sock, host_addresses.plain_address(str(address[0]))
 
 
 SURE_AFTER = 5.0  # seconds of a wrong answer, after which its end changes nothing
@@ -82,7 +82,7 @@ HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not men
 
 def source(own: str) -> tuple[str, int] | None:
     """A host that is known by an address also comes from it, so that the others can tell it from others."""
-    return (own, 0) if names.is_address(own) and names.is_own(own) else None
+    return (own, 0) if host_addresses.is_address(own) and host_addresses.is_own(own) else None
 
 
 class Reach:
@@ -114,7 +114,7 @@ class Reach:
         return sock
 
     def _resolve(self) -> str:
-        found = names.addresses(self.leader)
+        found = host_addresses.addresses(self.leader)
         if not found:
             if self._was_there and _is_unknown(self.leader):
                 why = f"{self.leader} ended before the hosts had met: its name is gone"
@@ -252,7 +252,7 @@ def open_door(host: str, addresses: Sequence[str], port: int, key: bytes) -> Doo
 def reachable(host: str, addresses: Sequence[str]) -> Sequence[str]:
     """Where to listen: nowhere in particular if all that is known means this machine alone (Debian's 127.0.1.1)."""
     only_here = all(address == "::1" or address.startswith("127.") for address in addresses)
-    return ("",) if only_here and not names.is_address(host) else addresses or ("",)
+    return ("",) if only_here and not host_addresses.is_address(host) else addresses or ("",)
 
 
 def _listeners(addresses: Sequence[str], port: int) -> list[socket.socket]:

@@ -7,7 +7,7 @@ import time
 
 from launch import signals
 from launch.base.errors import STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
-from launch.discovery import names
+from launch.discovery import host_addresses
 from launch.group.ledger import Place, named, verdict_of
 from launch.group.member import NEWS_BOUND, Group
 from launch.group.token import SAME_TOKEN
@@ -146,7 +146,7 @@ def _wait_for_all(group: Group, timeout: float) -> None:
 def _whom_we_wait_for(group: Group) -> str:
     if not group.missing:
         return f"waiting for {group.place.rules.leader}: {group.reach.trouble}"
-    nameless = names.unresolved(group.missing, RESOLVE_BOUND) if group.place.leads else ()
+    nameless = host_addresses.unresolved(group.missing, RESOLVE_BOUND) if group.place.leads else ()
     text = f"waiting for {_missing(group)}, {group.missing_count} of the job's {len(group.place.rules.hosts)} hosts"
     return "; ".join([text, *([f"{named(list(nameless))} does not resolve"] if nameless else []), *group.claims()])
 

@@ -12,7 +12,7 @@ import time
 
 from launch import signals
 from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
-from launch.discovery import names
+from launch.discovery import host_addresses
 from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, Words, beat_interval, quiet_bound, silence
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.hub import Hub
@@ -190,7 +190,7 @@ class Group:
         """
         self._own_facts = facts
         if self.place.leads:
-            self.own_addresses = names.own_addresses(self.place.host, self.place.interface)
+            self.own_addresses = host_addresses.own_addresses(self.place.host, self.place.interface)
             listeners = listen(self.own_addresses, self.place.port)
             self._hub = Hub(listeners, self.place.key, Ledger(self.place.rules), self.place.heartbeat)
             self._hub.start()
@@ -200,7 +200,7 @@ class Group:
 
     def _open_door(self, facts: dict[str, Any], port: int) -> None:
         place = self.place
-        addresses = self.own_addresses or names.own_addresses(place.host, place.interface)
+        addresses = self.own_addresses or host_addresses.own_addresses(place.host, place.interface)
         self.door = open_door(place.host, addresses, port, place.key)
         self._own_facts = {**facts, "door": self.door.port if self.door else 0}
 
@@ -258,7 +258,7 @@ class Group:
 
     def _connect(self) -> Channel:
         if self.place.leads:
-            address = (self.own_addresses or (names.LOOPBACK,))[0]
+            address = (self.own_addresses or (host_addresses.LOOPBACK,))[0]
             sock = socket.create_connection((address, self.place.port), CONNECT_BOUND)
         else:
             sock = self.reach.connect(self.place.host, CONNECT_BOUND)
@@ -378,7 +378,7 @@ class Group:
         """The hub cannot know the address under which another host reaches it; that host can."""
         leader = self.place.rules.leader
         if not self.place.leads and leader in facts:
-            facts[leader]["address"] = names.plain_address(str(channel.socket.getpeername()[0]))
+            facts[leader]["address"] = host_addresses.plain_address(str(channel.socket.getpeername()[0]))
         return facts
 
     def _ended(self, end: End) -> None:

@@ -13,9 +13,9 @@ import threading
 import time
 
 from launch import signals
-from launch.base import ports
+from launch.base import settings
 from launch.base.errors import CONFIG, Failure, one_line
-from launch.discovery import names
+from launch.discovery import host_addresses
 from launch.group import traps
 from launch.group.channel import Channel, NotOfThisJobError
 from launch.group.listeners import door_key, source
@@ -39,7 +39,7 @@ LOOK = 0.005  # seconds
 MOST_NAMED = 4  # hosts that a message names, each with its address
 REMEDY = "check the security group, network policy or firewall: the job's hosts need every port between them"
 # Strategies whose processes listen at one port that is known; what is let through may be no more than that.
-PORTS = {"tf_multi_worker": ports.TF_MULTI_WORKER, "tf_parameter_server": ports.TF_WORKER}
+PORTS = {"tf_multi_worker": settings.TF_MULTI_WORKER_PORT, "tf_parameter_server": settings.TF_WORKER_PORT}
 
 
 def door_port(request: Request, rules: Rules) -> int | None:
@@ -51,7 +51,7 @@ def door_port(request: Request, rules: Rules) -> int | None:
     if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
         return None
     strategy = request.strategy.strategy if request.strategy else ""
-    return ports.of(request.environ, PORTS[strategy]) if strategy in PORTS else 0
+    return settings.port_of(request.environ, PORTS[strategy]) if strategy in PORTS else 0
 
 
 def targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ class Try(threading.Thread):
         """Where it came from, for which a resolver that hangs is not waited for; then by its name."""
         if self._came_from:
             yield self._came_from
-        found = names.addresses(self._host)
+        found = host_addresses.addresses(self._host)
         if not found and not self._came_from:
             self._trouble = "it does not resolve"
         yield from (address for address in found if address != self._came_from)

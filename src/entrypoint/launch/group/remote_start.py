@@ -21,7 +21,7 @@ import time
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
-from launch.discovery import names
+from launch.discovery import host_addresses
 from launch.group.channel import Channel, NotOfThisJobError, Strangers, seats
 from launch.group.listeners import accept
 
@@ -69,7 +69,7 @@ def split(words: Sequence[str], hosts: Sequence[str]) -> tuple[str, str]:
 
     Open MPI 4 takes the domain off a host's name.
     """
-    short = {host.partition(".")[0]: host for host in hosts if not names.is_address(host)}
+    short = {host.partition(".")[0]: host for host in hosts if not host_addresses.is_address(host)}
     for at, word in enumerate(words):
         if word in hosts or word in short:
             return (word if word in hosts else short[word]), " ".join(words[at + 1 :])

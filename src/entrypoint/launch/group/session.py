@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable
 
 from launch import signals
-from launch.base import ports, private_files
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
+from launch.base.files import make_private_folder
 from launch.base.paths import WORDS
-from launch.base.switches import choice, count, seconds
-from launch.discovery import cluster as cluster_module
-from launch.discovery import names
+from launch.base.settings import GROUP_PORT, HOROVOD_PORT, MASTER_PORT, choice, count, port_of, seconds
+from launch.discovery import discover, host_addresses
 from launch.group import meeting, pairs, preflight, token
 from launch.group.ledger import Place, Rules, named
 from launch.group.listeners import require_free
@@ -37,7 +36,7 @@ JOIN_TIMEOUT = 900.0  # seconds for all hosts to join: one may pull its image fo
 ELASTIC = ("torchrun", "xla")  # strategies below torchrun, whose rendezvous can be elastic
 
 # Where ranks meet on the first host; and what says that it is elsewhere.
-MEETING_PORTS = {"torchrun": ports.MASTER, "xla": ports.MASTER, "horovod": ports.HOROVOD}
+MEETING_PORTS = {"torchrun": MASTER_PORT, "xla": MASTER_PORT, "horovod": HOROVOD_PORT}
 MEETING_POINT = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT")
 
 Run = Callable[[Request, Settings, Group], Outcome]
@@ -117,7 +116,7 @@ def _place(request: Request, rules: Rules) -> Place:
         cluster.current_host,
         rules,
         token.derive(environ, rules.hosts),
-        ports.of(environ, ports.GROUP),
+        port_of(environ, GROUP_PORT),
         seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
         cluster.network_interface,
         pairs.door_port(request, rules),
@@ -140,7 +139,7 @@ def _words(request: Request, rules: Rules) -> dict[str, str]:
     if not any(may_say.values()):
         return {}
     try:
-        private_files.folder(request.run_dir)
+        make_private_folder(request.run_dir)
     except LaunchError:
         return {}
     files = {what: f"{request.run_dir}/{what}-{os.getpid()}" for what in WORDS if may_say[what]}
@@ -161,18 +160,18 @@ def _check_meeting_point(request: Request) -> None:
     if any(request.environ.get(name) for name in MEETING_POINT):
         return
     switch = MEETING_PORTS[strategy]
-    require_free(ports.of(request.environ, switch), switch, f"the ranks of {strategy}")
+    require_free(port_of(request.environ, switch), switch, f"the ranks of {strategy}")
 
 
 def _network(request: Request, group: Group) -> Network:
     """Where the others are reached: by their names, and by the addresses they came from where a name means nothing."""
     own = request.cluster.current_host
-    nameless = names.unresolved(group.facts, meeting.RESOLVE_BOUND)
+    nameless = host_addresses.unresolved(group.facts, meeting.RESOLVE_BOUND)
     others = [host for host in nameless if host != own]
     if others:
         _say(f"{named(others)} does not resolve; the address it came from is used where that is possible")
     known = {host: facts["address"] for host, facts in group.facts.items() if facts.get("address")}
-    listen = names.own_addresses(own, request.cluster.network_interface)
+    listen = host_addresses.own_addresses(own, request.cluster.network_interface)
     return Network(
         addresses={host: known[host] for host in nameless if host in known},
         sources=known,
@@ -200,10 +199,10 @@ LOOK = 0.02  # seconds
 def tell(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:
     """Tell the group, as far as it can be known without what failed; nothing for a host alone. Raises nothing."""
     with contextlib.suppress(LaunchError, OSError, signals.StopRequested):
-        cluster = cluster_module.discover(environ, paths)
+        cluster = discover.discover(environ, paths)
         rules = _rules(environ, cluster.hosts)
         key = token.derive(environ, rules.hosts)
-        port = ports.of(environ, ports.GROUP)
+        port = port_of(environ, GROUP_PORT)
         place = Place(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
         if cluster.current_host in rules.hosts:
             _tell(Group(place), failure)

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 
 from launch.base.errors import CONFIG, LaunchError
-from launch.base.switches import JOB_TOKEN
+from launch.base.settings import JOB_TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import resource
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import DEFAULT_VENV, Paths
-from launch.base.switches import warns_only
+from launch.base.settings import warns_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

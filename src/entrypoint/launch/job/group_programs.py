@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from launch.base.config_files import is_passable
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.files import is_passable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 import re
 
 from launch.base.compat import NamedTuple
-from launch.base.config_files import is_passable, read_object, require_text
 from launch.base.errors import CONFIG, DATA, LaunchError, shown
+from launch.base.files import is_passable, read_object, require_text
 from launch.base.paths import Paths
 from launch.job import group_programs
 from launch.job.arguments import DIALECTS, TOOLKIT, arguments

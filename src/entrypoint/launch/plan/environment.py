@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from launch.base import switches
+from launch.base import settings
 from launch.base.errors import DATA, LaunchError
 from launch.base.paths import Paths
 from launch.base.process_spec import Decision
@@ -153,7 +153,7 @@ def left_out(env: Mapping[str, str]) -> list[Decision]:
 
 def misspelt(environ: Mapping[str, str]) -> list[Decision]:
     """Warnings of variables that nothing reads and that look like one that is read."""
-    found = switches.misspelt(environ)
+    found = settings.misspelt(environ)
     return [Decision(f"warning: nothing reads {name}", f"did you mean {meant}?") for name, meant in found.items()]
 
 

@@ -7,8 +7,8 @@ import os
 import re
 
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.files import can_be_made
 from launch.base.paths import Paths
-from launch.base.private_files import can_be_made
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
 from launch.job.entry_point import MODULE, SCRIPT, EntryPoint

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from launch.base import process_spec
-from launch.base.private_files import can_be_made, folder
+from launch.base.files import can_be_made, make_private_folder
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import EXECUTABLE, SHELL, EntryPoint, is_buildable
 from launch.plan.context import Context
@@ -81,10 +81,10 @@ def make(env: Mapping[str, str], venv: str, run_dir: str) -> None:
     """Make the folders that these variables name, where they name any. Raises LaunchError, and OSError."""
     home, own = f"{run_dir}/{HOME}", f"{run_dir}/{PACKAGES}"
     if env.get("HOME") == home:
-        folder(run_dir)
+        make_private_folder(run_dir)
         os.makedirs(home, mode=0o700, exist_ok=True)
     if env["PATH"].startswith(f"{own}/bin:"):
-        folder(run_dir)
+        make_private_folder(run_dir)
         _make_environment(own, venv)
 
 

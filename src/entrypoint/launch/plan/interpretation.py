@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from launch.base import compat, ports, process_spec, switches
+from launch.base import compat, process_spec, settings
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.files import default_private_folder
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
-from launch.base.private_files import default_folder
 from launch.base.process_spec import Decision, Launch, ProcessSpec
-from launch.base.switches import JOB_TOKEN, JOB_TOKEN_FILE
-from launch.discovery import cluster as cluster_module
+from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE
 from launch.discovery import devices as devices_module
+from launch.discovery import discover
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job import entry_point, group_programs
@@ -75,7 +75,7 @@ class Request(NamedTuple):
     @property
     def run_dir(self) -> str:
         """Where this host's launcher keeps private files of the job."""
-        return stated_folder(self.environ, "DLC_RUN_DIR", default_folder())
+        return stated_folder(self.environ, "DLC_RUN_DIR", default_private_folder())
 
     @property
     def compiler(self) -> Asked:
@@ -159,9 +159,9 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
 
     Raises LaunchError: the first thing that is wrong.
     """
-    switches.check(environ)
+    settings.check(environ)
     paths = Paths.of(environ)
-    cluster = cluster_module.discover(environ, paths)
+    cluster = discover.discover(environ, paths)
     stated = job_module.read(environ, paths, extra)
     job = _own_job(stated, cluster, environ)
     cluster = tf_data.serving(cluster, job)
@@ -378,7 +378,8 @@ def _defaults(request: Request) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
         "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or reached_at(first, request.cluster, request.network),
-        "MASTER_PORT": request.environ.get("PET_MASTER_PORT") or str(ports.of(request.environ, ports.MASTER)),
+        "MASTER_PORT": request.environ.get("PET_MASTER_PORT")
+        or str(settings.port_of(request.environ, settings.MASTER_PORT)),
         **network_variables(request.cluster, request.devices),
         **_compiler_variables(request),
         **framework_variables(request.installed, _region(request)),

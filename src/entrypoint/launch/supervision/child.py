@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import signal
 
 from launch import signals
-from launch.base.errors import Failure
+from launch.base.errors import Failure, signal_name
 from launch.supervision.output import Console, Stream
 
 TYPE_CHECKING = False
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from launch.base.process_spec import ProcessSpec
     from launch.supervision.journal import Log
     from launch.supervision.ranks import RankEnd
+
 
 LAST_LINES = 20
 MOST_LINES = 1000  # to look for the beginning of a traceback in
@@ -117,14 +117,6 @@ def start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> 
 def name_of(spec: ProcessSpec) -> str:
     """`worker rank 3`, as messages call a process."""
     return f"{spec.role} rank {spec.rank}" if spec.rank >= 0 else spec.role
-
-
-def signal_name(signum: int) -> str:
-    """`SIGKILL` for 9; real-time signals have no name of their own."""
-    try:
-        return signal.Signals(signum).name
-    except ValueError:
-        return f"signal {signum}"
 
 
 _inherited: list[int] = []  # the limit of open files that the launcher was started with, once it has raised its own

@@ -6,7 +6,7 @@ import os
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import one_line
-from launch.base.switches import seconds
+from launch.base.settings import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from launch.base.errors import UNAVAILABLE, Failure
+from launch.base.errors import UNAVAILABLE, Failure, signal_name
 from launch.supervision.aftermath import follows
-from launch.supervision.child import signal_name
 from launch.supervision.reason import telling
 
 TYPE_CHECKING = False

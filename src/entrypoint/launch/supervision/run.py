@@ -6,10 +6,10 @@ import signal
 import time
 
 from launch import signals
-from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
+from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict, signal_name
 from launch.supervision import descendants, oom
 from launch.supervision.aftermath import Aftermath, follows, is_ended
-from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
+from launch.supervision.child import Child, failure_of, name_of, start_failure
 from launch.supervision.failure import frame
 from launch.supervision.journal import Journal
 from launch.supervision.output import Console

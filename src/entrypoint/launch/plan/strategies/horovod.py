@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.base import ports, process_spec
+from launch.base import process_spec, settings
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
@@ -75,4 +75,4 @@ def _server(context: Context) -> ProcessSpec:
 def _meeting_point(context: Context) -> tuple[str, int]:
     """The rendezvous server. One host alone needs no name for it, and lets nobody else in."""
     address = context.address(context.leader) if len(context.hosts) > 1 else LOOPBACK
-    return address, ports.of(context.environ, ports.HOROVOD)
+    return address, settings.port_of(context.environ, settings.HOROVOD_PORT)

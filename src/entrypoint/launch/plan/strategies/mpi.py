@@ -6,10 +6,10 @@ import json
 import re
 import shlex
 
-from launch.base import ports, process_spec
+from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
-from launch.discovery import mpijob
+from launch.discovery import kubeflow
 from launch.plan.context import Context
 from launch.plan.strategies import single
 
@@ -29,7 +29,7 @@ def plan(context: Context) -> Launch:
 
     Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
-    if context.cluster.source == mpijob.SOURCE:
+    if context.cluster.source == kubeflow.MPI_JOB:
         return _of_the_operator(context)
     _check_names(context)
     site = f"{context.run_dir}/{SITE}"
@@ -77,7 +77,7 @@ def _of_the_operator(context: Context) -> Launch:
     ours = sorted(name for name, value in context.env.items() if context.environ.get(name) != value)
     brought = (part for name in ours if name not in (*EXPORTED, *NCCL) for part in ("-x", name))
     argv = ("mpirun", "--allow-run-as-root", "-bind-to", "none", *_exported(context, nccl_debug), *brought, *custom)
-    first = mpijob.first_worker(context.environ)  # ranks run on the workers; the launcher pod has none
+    first = kubeflow.first_worker(context.environ)  # ranks run on the workers; the launcher pod has none
     defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first} if first else {})}
     process = context.process((*argv, *_command(context)), "mpirun", 0, defaults=defaults)
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
@@ -88,7 +88,7 @@ def _site(context: Context) -> tuple[object, ...]:
     network = context.network
     others = tuple(context.address(host) for host in context.hosts[1:])
     leader = network.sources.get(context.hosts[0], "")
-    return (network.secret, ports.of(context.environ, ports.MPI), others, network.listen, leader)
+    return (network.secret, settings.port_of(context.environ, settings.MPI_PORT), others, network.listen, leader)
 
 
 def _placement(context: Context) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from launch.base import ports, process_spec
+from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.job import group_programs
@@ -36,21 +36,21 @@ def plan(context: Context) -> Launch:
 
 
 def _head(context: Context) -> ProcessSpec:
-    port = ports.of(context.environ, ports.RAY)
+    port = settings.port_of(context.environ, settings.RAY_PORT)
     argv = _start(context, "--head", f"--port={port}", "--include-dashboard=false")
     process = context.process(argv, "ray head", 0, defaults=_defaults(context), essential=False)
     return process._replace(vital=True)
 
 
 def _node(context: Context) -> ProcessSpec:
-    head, port = _head_address(context), ports.of(context.environ, ports.RAY)
+    head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
     argv = (*process_spec.when_listening(WAIT, [(head, port)]), *_start(context, f"--address={address(head, port)}"))
     rank = _nodes(context).index(context.cluster.current_host)
     return context.process(argv, "ray node", rank, defaults=_defaults(context), essential=False)
 
 
 def _driver(context: Context) -> ProcessSpec:
-    head, port = _head_address(context), ports.of(context.environ, ports.RAY)
+    head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
     # To look at the cluster takes seconds of a CPU, which the head needs first.
     listens = process_spec.when_listening(WAIT, [(head, port)])
     complete = (context.python, process_spec.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")

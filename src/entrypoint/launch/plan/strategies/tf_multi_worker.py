@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from launch.base import ports
+from launch.base import settings
 from launch.base.process_spec import Launch
 from launch.plan.context import Context
 from launch.plan.network import address
@@ -12,7 +12,7 @@ from launch.plan.network import address
 
 def plan(context: Context) -> Launch:
     """One process with TF_CONFIG, also on a single host."""
-    port = ports.of(context.environ, ports.TF_MULTI_WORKER)
+    port = settings.port_of(context.environ, settings.TF_MULTI_WORKER_PORT)
     config = {
         "cluster": {"worker": [address(context.address(host), port) for host in context.hosts]},
         "environment": "cloud",

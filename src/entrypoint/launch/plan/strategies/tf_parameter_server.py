@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from launch.base import ports, process_spec
+from launch.base import process_spec, settings
 from launch.base.process_spec import Decision, Launch
 from launch.plan.context import Context
 from launch.plan.frameworks import chief_name
@@ -48,8 +48,8 @@ def plan(context: Context) -> Launch:
 
 def _cluster(context: Context, chief: str) -> dict[str, Any]:
     first, *others = [context.address(host) for host in context.hosts]
-    worker_port = ports.of(context.environ, ports.TF_WORKER)
-    server_port = ports.of(context.environ, ports.TF_SERVER)
+    worker_port = settings.port_of(context.environ, settings.TF_WORKER_PORT)
+    server_port = settings.port_of(context.environ, settings.TF_SERVER_PORT)
     return {
         chief: [address(first, worker_port)],
         "worker": [address(host, worker_port) for host in others],

@@ -10,7 +10,7 @@ from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
-from launch.base.switches import count
+from launch.base.settings import count
 from launch.discovery.cluster import Task
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, address, thread_variables

@@ -1,4 +1,4 @@
-"""private_files: nobody else can read them, and nobody else can have prepared where they are written."""
+"""files: private ones: nobody else can read them, and nobody else can have prepared where they are written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.base import private_files
+from launch.base import files
 from launch.base.errors import CANNOT_CREATE, NO_PERMISSION, LaunchError
 
 SOMEBODY_ELSE = 54321
@@ -16,8 +16,8 @@ SOMEBODY_ELSE = 54321
 
 def test_folder_and_file_are_for_their_user_alone(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
-    private_files.folder(str(folder))
-    private_files.write(f"{folder}/secret", "text")
+    files.make_private_folder(str(folder))
+    files.write_private_file(f"{folder}/secret", "text")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "secret").stat().st_mode) == 0o600
     assert (folder / "secret").read_text() == "text"
@@ -25,14 +25,14 @@ def test_folder_and_file_are_for_their_user_alone(tmp_path: Path) -> None:
 
 def test_an_own_folder_that_others_could_write_to_is_closed(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    private_files.folder(str(tmp_path))
+    files.make_private_folder(str(tmp_path))
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
 
 
 def test_a_folder_that_another_user_made_before_us_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY_ELSE)
     with pytest.raises(LaunchError, match="DLC_RUN_DIR") as error:
-        private_files.folder(str(tmp_path))
+        files.make_private_folder(str(tmp_path))
     assert error.value.exit_code == NO_PERMISSION
     assert f"expected a folder of user {SOMEBODY_ELSE}" in str(error.value)
 
@@ -41,7 +41,7 @@ def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "real")
     with pytest.raises(LaunchError, match="a link or a file"):
-        private_files.folder(str(tmp_path / "run"))
+        files.make_private_folder(str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "file"])
@@ -54,11 +54,11 @@ def test_what_lies_where_a_file_goes_is_replaced_and_never_written_to(tmp_path: 
         path.hardlink_to(victim)
     else:
         path.write_text("of an earlier run")
-    private_files.write(str(path), "new")
+    files.write_private_file(str(path), "new")
     assert (victim.read_text(), path.read_text()) == ("mine", "new")
 
 
 def test_a_file_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="No such file") as error:
-        private_files.write(str(tmp_path / "no such folder" / "file"), "")
+        files.write_private_file(str(tmp_path / "no such folder" / "file"), "")
     assert error.value.exit_code == CANNOT_CREATE

@@ -1,4 +1,4 @@
-"""Names and addresses of hosts: who resolves, which addresses this host's own interface has."""
+"""Names and addresses of hosts: which names resolve, and which addresses this host's interface has."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 OWN_NAME_BOUND = 2.0  # seconds; a resolver that hangs must not keep the leader from listening
 THREADS = 32  # that resolve at a time

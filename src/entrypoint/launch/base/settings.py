@@ -1,10 +1,11 @@
-"""The launcher's own switches: every DLC_* variable it reads, what it means and, for durations, what it comes to."""
+"""Every DLC_* variable of the launcher, what it means and what it comes to; the TCP ports of a job."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import zlib
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, NO_INPUT, LaunchError, shown
@@ -235,3 +236,49 @@ def with_token(environ: Mapping[str, str], keep: bool = False) -> Mapping[str, s
         with contextlib.suppress(OSError):  # a secret that the platform mounts for reading
             os.unlink(path)
     return {name: value for name, value in environ.items() if name != JOB_TOKEN_FILE} | {JOB_TOKEN: token}
+
+
+GROUP_PORT, MPI_PORT, HOROVOD_PORT, MASTER_PORT = (
+    "DLC_GROUP_PORT",
+    "DLC_MPI_PORT",
+    "DLC_HOROVOD_PORT",
+    "DLC_MASTER_PORT",
+)
+RAY_PORT = "DLC_RAY_PORT"
+TF_WORKER_PORT, TF_SERVER_PORT, TF_MULTI_WORKER_PORT = (
+    "DLC_TF_WORKER_PORT",
+    "DLC_TF_SERVER_PORT",
+    "DLC_TF_MULTI_WORKER_PORT",
+)
+
+# switch -> default; the last four are the platform's own
+PORTS = {
+    GROUP_PORT: 7790,
+    MPI_PORT: 7791,
+    HOROVOD_PORT: 7778,
+    RAY_PORT: 6379,
+    MASTER_PORT: 7777,
+    TF_WORKER_PORT: 2222,
+    TF_SERVER_PORT: 2223,
+    TF_MULTI_WORKER_PORT: 8890,
+}
+FIRST_DERIVED_PORT, PORT_BLOCKS, PORT_BLOCK = (
+    20000,
+    1500,
+    8,
+)  # derived ports: 20000 to 31999, below those that the kernel gives out
+
+
+def port_of(environ: Mapping[str, str], name: str) -> int:
+    """The port that a switch names. Every host of the job comes to the same one. Raises LaunchError for no port."""
+    job = _shared_nodes_job(environ)
+    default = PORTS[name]
+    if job:
+        default = FIRST_DERIVED_PORT + zlib.crc32(job.encode()) % PORT_BLOCKS * PORT_BLOCK + list(PORTS).index(name)
+    return port(environ, name, default)
+
+
+def _shared_nodes_job(environ: Mapping[str, str]) -> str:
+    """The id of the job where its nodes may run another one as well; empty elsewhere."""
+    job = environ.get("SLURM_JOB_ID", "")
+    return f"{job}.{environ.get('SLURM_STEP_ID', '')}" if job and "SLURM_STEP_NODELIST" in environ else ""

@@ -1,7 +1,9 @@
-"""The cluster as Kubeflow tells torchrun: PET_* of Trainer v2, RANK and WORLD_SIZE of a PyTorchJob.
+"""The cluster as Kubeflow tells it: an MPIJob's launcher pod, or torchrun's variables. Imports base and cluster.
 
-Both name the first host and say how many there are; the others' names follow from how Kubeflow numbers pods:
-<job>-master-0, <job>-worker-0, <job>-worker-1 in a PyTorchJob, <job>-node-0-0, <job>-node-0-1 in Trainer v2.
+Of an MPIJob only the launcher pod runs us; mpirun finds the workers in the operator's host file. PET_* of Trainer v2
+and RANK and WORLD_SIZE of a PyTorchJob name the first host and say how many there are; the others' names follow from
+how Kubeflow numbers pods: <job>-master-0, <job>-worker-0, <job>-worker-1 in a PyTorchJob, <job>-node-0-0,
+<job>-node-0-1 in Trainer v2.
 """
 
 from __future__ import annotations
@@ -11,15 +13,49 @@ from collections.abc import Mapping
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
-from launch.discovery.cluster import Cluster, plain
-from launch.discovery.single import HOST
+from launch.discovery.cluster import HOST, Cluster, plain
 
-SOURCE = "torchrun's variables"
+MPI_JOB = "MPIJob"
+HOST_FILE_PATH = "/etc/mpi/hostfile"  # where the operator mounts it
+HOST_FILE = "OMPI_MCA_orte_default_hostfile"  # what the operator tells Open MPI
+
+
+def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
+    """One host, whose mpirun starts ranks on others; None outside of an MPIJob.
+
+    Raises LaunchError on a worker: what it has to run is sshd, which the operator starts where nothing else is stated.
+    """
+    role = environ.get("K_MPI_JOB_ROLE")
+    if role == "worker":
+        raise LaunchError(
+            CONFIG,
+            "a worker of an MPIJob: it would train alone",
+            where="K_MPI_JOB_ROLE",
+            expected="the launcher",
+            found=shown(role),
+            remedy="state neither command nor args for the MPIJob's workers: the operator starts sshd in them",
+        )
+    if role != "launcher" and not (environ.get(HOST_FILE) and "KUBERNETES_SERVICE_HOST" in environ):
+        return None
+    return plain(MPI_JOB, [HOST], HOST, MPI_JOB, environ)
+
+
+def first_worker(environ: Mapping[str, str]) -> str:
+    """The host of rank 0: the first of the operator's host file, "" where it cannot be read."""
+    try:
+        with open(environ.get(HOST_FILE) or HOST_FILE_PATH, encoding="utf-8", errors="replace") as file:
+            words = (line.split() for line in file)
+            return next((line[0].partition(":")[0] for line in words if line and not line[0].startswith("#")), "")
+    except OSError:
+        return ""
+
+
+TORCH_VARIABLES = "torchrun's variables"
 MOST_HOSTS = 100_000
 REMEDY = "set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job of one host DLC_HOSTS to its name"
 
 
-def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
+def discover_torch_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """The job's pods; None where neither PET_NNODES nor RANK, WORLD_SIZE and MASTER_ADDR are set.
 
     Raises LaunchError.
@@ -28,10 +64,10 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     if hosts is None:
         return None
     if hosts == 1:
-        return plain(SOURCE, [HOST], HOST, SOURCE, environ)
+        return plain(TORCH_VARIABLES, [HOST], HOST, TORCH_VARIABLES, environ)
     names = _names(_first(environ), hosts)
     rank = _rank(environ, hosts)
-    return plain(SOURCE, names, names[rank], SOURCE, environ)
+    return plain(TORCH_VARIABLES, names, names[rank], TORCH_VARIABLES, environ)
 
 
 def _number_of_hosts(environ: Mapping[str, str]) -> int | None:

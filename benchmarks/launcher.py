@@ -139,12 +139,13 @@ while channels:
 PLAN = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
-from launch.plan import interpretation
-interpretation.decide(interpretation.read(os.environ))  # imports what the plan needs
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
+make_host_plan(read_request(os.environ))  # imports what the plan needs
 times = []
 for _ in range(int(sys.argv[2])):
     start = time.perf_counter()
-    interpretation.decide(interpretation.read(os.environ))
+    make_host_plan(read_request(os.environ))
     times.append(time.perf_counter() - start)
 print(json.dumps(times))
 """

@@ -12,7 +12,8 @@ from launch.base.compat import Unfailing
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.base.settings import with_token
-from launch.plan import interpretation
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
             with signals.Interrupting():
                 environ = with_token(environ, keep=True)
-                request = interpretation.read(environ)
+                request = read_request(environ)
             return preflight_only(request)
         if verb == "train":
             from launch.run import forget_earlier_run, train
@@ -77,11 +78,11 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
     from launch.job import source
     from launch.plan import explain
 
-    request = interpretation.read(environ, extra)
+    request = read_request(environ, extra)
     found = gpus.describe(request)
     code = source.locate(request.job, request.paths)
     folder = code.visible_folder(request.paths)
-    decided = interpretation.decide(request, folder)
+    decided = make_host_plan(request, folder)
     if os.path.isdir(folder) and os.listdir(folder):
         decided.check_programs(folder)
     decided = decided.with_decision(code.decision)

@@ -17,8 +17,9 @@ from launch.discovery import own_name
 from launch.group import traps
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
-from launch.plan import frameworks, install, interpretation
-from launch.plan.interpretation import Request
+from launch.plan import frameworks, install
+from launch.plan.host_plan import make_host_plan, variables_passed_on
+from launch.plan.request import Request, job_python, read_request
 from launch.plan.strategies import single
 from launch.supervision import failure, grace
 from launch.supervision import run as supervise
@@ -38,7 +39,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     Raises LaunchError before anything starts.
     """
     with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
-        request = interpretation.read(environ, extra)
+        request = read_request(environ, extra)
     settings = _settings(request)
     paths = request.paths
     for folder in (paths.model, paths.output_data, paths.code):
@@ -98,10 +99,10 @@ def _with_advice(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outc
     """The outcome, which says what to do about it where many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
-    from launch.job import advice as advisor  # compiles expressions, which a job that succeeds has no use for
+    from launch.job.failure_hints import find_hint  # compiles expressions, which a job that succeeds has no use for
 
     lines = outcome.failure.last_lines
-    advice = frameworks.advice(lines, env) or advisor.find(lines, dialect)
+    advice = frameworks.advice(lines, env) or find_hint(lines, dialect)
     if not advice:
         return outcome
     _say([advice])
@@ -148,7 +149,7 @@ def _run(request: Request, settings: Settings, group: Group | None) -> tuple[Out
     outcome = _fetch(code, request, getting_ready)
     if outcome.exit_code or outcome.stopped:
         return outcome, {}
-    plan = interpretation.decide(request)
+    plan = make_host_plan(request)
     plan.check_programs(request.paths.code)
     entry_point.make_executable(plan.context.entry, request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
@@ -219,8 +220,8 @@ def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
     download = ""
     if code.kind == S3:
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
-        argv = (interpretation.python(request.environ), process_spec.path("s3_download"), code.location, download)
-        env = interpretation.passed_on(request.environ)
+        argv = (job_python(request.environ), process_spec.path("s3_download"), code.location, download)
+        env = variables_passed_on(request.environ)
         outcome = supervise.run([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
         if outcome.exit_code or outcome.stopped:
             return outcome

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome
-from launch.job.unpack import unpack
+from launch.job.archive import unpack
 from launch.supervision import failure
 
 FAILED = Failure(

@@ -22,7 +22,7 @@ from launch.group.channel import FEWEST_SEATS
 from launch.group.ledger import Rules
 from launch.group.listeners import Door, open_door
 from launch.group.pairs import Try
-from launch.plan import interpretation
+from launch.plan.request import read_request
 
 KEY = b"the job's"
 HERE, THERE = "127.0.0.2", "127.0.0.3"
@@ -61,7 +61,7 @@ def test_a_rack_of_a_large_job_that_is_cut_off_is_noticed_wherever_it_begins() -
 def door_port(folder: Path, config: dict[str, object], least: int = 0, **parameters: object) -> int | None:
     """The port that this host's launcher chooses."""
     job = JobFolder(folder).config("resourceconfig", config).hyperparameters(**parameters)
-    request = interpretation.read({**job.environ, "DLC_TF_MULTI_WORKER_PORT": "8891"})
+    request = read_request({**job.environ, "DLC_TF_MULTI_WORKER_PORT": "8891"})
     return pairs.door_port(request, Rules(request.group_hosts, request.members, least=least))
 
 

@@ -14,7 +14,7 @@ import pytest
 from real_launcher import LAUNCHER, TRAIN, make_venv
 
 from harness.job_folder import MPI, TORCHRUN, JobFolder
-from launch.plan.strategies import STRATEGIES
+from launch.plan.strategy import STRATEGIES
 
 PYTHONS = [f"python3.{minor}" for minor in (9, 11, 13)]
 
@@ -102,7 +102,7 @@ def test_a_plain_job_loads_nothing_that_only_the_compiler_needs(job: JobFolder) 
     done = launch(job, "-X", "importtime", LAUNCHER, "train")
     assert (done.returncode, done.stdout.split()) == (0, ["DLC_COMPILER_DEFAULT"])
     assert {name for name in imports(done.stderr) if name.startswith("launch.plan.compiler")} == {
-        "launch.plan.compiler_asked",
+        "launch.plan.compiler_choice",
     }
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.job_folder import JobFolder
 from launch import main
 from launch.base.errors import LaunchError
-from launch.plan.environment import LONGEST_VARIABLE
+from launch.plan.sagemaker_environment import LONGEST_VARIABLE
 
 FILES = ("resourceconfig", "hyperparameters", "inputdataconfig")
 MALFORMED = {

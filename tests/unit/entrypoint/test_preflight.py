@@ -18,18 +18,18 @@ from launch.base.errors import CONFIG, LaunchError
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.group import preflight, traps
-from launch.plan import interpretation
+from launch.plan.request import Request, read_request
 
 HOSTS = ("algo-1", "algo-2", "algo-3")
 IMAGE = "1f" * 32
 TORCHRUN = {"sagemaker_program": "train.py", "sagemaker_torch_distributed_enabled": "true"}
 
 
-def request_of(folder: Path, host: str, **environ: str) -> interpretation.Request:
+def request_of(folder: Path, host: str, **environ: str) -> Request:
     """What the launcher reads on this host of a torchrun job."""
     job = JobFolder(folder / host).config("resourceconfig", resourceconfig(*HOSTS, current=host))
     job.config("hyperparameters", TORCHRUN)
-    return interpretation.read({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE, **environ})
+    return read_request({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE, **environ})
 
 
 def facts_of(folder: Path, **different: dict[str, str]) -> dict[str, dict[str, Any]]:
@@ -80,9 +80,7 @@ def test_a_different_list_of_hosts_is_noticed(tmp_path: Path) -> None:
     known = facts_of(tmp_path)
     job = JobFolder(tmp_path / "other").config("resourceconfig", resourceconfig(*reversed(HOSTS), current="algo-3"))
     job.config("hyperparameters", TORCHRUN)
-    known["algo-3"] = preflight.facts(
-        interpretation.read({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE})
-    )
+    known["algo-3"] = preflight.facts(read_request({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE}))
     what = " ".join(finding.what for finding in preflight.compare(known))
     assert "different lists of hosts" in what
     assert "different distributed groups" in what

@@ -11,8 +11,10 @@ import launcher_tables as reference
 from harness.job_folder import JobFolder, decisions, hosts
 from launch.base import settings, variables
 from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE, RUNTIME, SWITCHES
-from launch.plan import explain, interpretation
-from launch.plan.strategies import REQUESTS
+from launch.plan import explain
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
+from launch.plan.strategy import REQUESTS
 
 REFRESH = "python scripts/launcher_tables.py docs/launcher.md"
 
@@ -71,7 +73,7 @@ def test_explain_gives_a_reason_for_every_variable_and_leaves_none_out(tmp_path:
     [process] = data["processes"]
     assert data["reasons"].keys() == process["env"].keys()
     assert all(data["reasons"].values())
-    lines = explain.as_text(interpretation.decide(interpretation.read(job.environ))).splitlines()
+    lines = explain.as_text(make_host_plan(read_request(job.environ))).splitlines()
     for name in process["env"]:
         assert [line for line in lines if line.startswith(f"    {name}=")] != [], name
     assert "    NCCL_DEBUG=WARN    # WARN: NCCL says why it fails" in lines

@@ -14,9 +14,10 @@ from harness.job_folder import JobFolder
 from launch.base.errors import LaunchError
 from launch.base.paths import Paths
 from launch.job import source
+from launch.job.archive import unpack
 from launch.job.source import ARCHIVE, DIRECTORY, FILE, IN_PLACE, S3
-from launch.job.unpack import unpack
-from launch.plan import interpretation
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def job(tmp_path: Path) -> JobFolder:
 
 
 def locate(job: JobFolder) -> source.Source:
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     return source.locate(request.job, request.paths)
 
 
@@ -255,8 +256,8 @@ def test_explain_sees_the_code_that_it_does_not_copy(job: JobFolder, tmp_path: P
     origin.mkdir()
     (origin / "run.sh").write_text("#!/bin/bash -e\n")
     job.hyperparameters(sagemaker_program="run.sh", sagemaker_submit_directory=str(origin))
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     found = locate(job)
-    decided = interpretation.decide(request, found.visible_folder(request.paths))
+    decided = make_host_plan(request, found.visible_folder(request.paths))
     assert decided.launch.processes[0].argv == ("/bin/bash", "-e", "./run.sh")
     assert not (job.base / "code").exists()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launch.discovery.devices import Devices
-    from launch.plan.interpretation import Request
+    from launch.plan.request import Request
 
 SECONDS = 3.0  # for nvidia-smi, which waits for a driver that hangs
 ENDS = 1.0  # seconds from its kill to its end

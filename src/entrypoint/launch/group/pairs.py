@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from launch.group.ledger import Rules
     from launch.group.member import Group
-    from launch.plan.interpretation import Request
+    from launch.plan.request import Request
 
 ALL_PAIRS = 16  # hosts; up to so many try all others
 BOUND = 10.0  # seconds of trying: a network that is being set up, or lost packets, are not the job's end

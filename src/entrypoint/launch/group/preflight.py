@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from launch.plan.interpretation import Request
+    from launch.plan.request import Request
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 CONTENT_KEY = "DLC_CONTENT_KEY"  # the image's, in its environment

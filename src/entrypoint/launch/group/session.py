@@ -19,9 +19,8 @@ from launch.group.ledger import Place, Rules, named
 from launch.group.listeners import require_free
 from launch.group.member import Group
 from launch.group.traps import Finding
-from launch.plan import interpretation
-from launch.plan.interpretation import Request
 from launch.plan.network import Network
+from launch.plan.request import Request, read_request
 from launch.plan.strategies import torchrun
 from launch.supervision.settings import Settings
 
@@ -211,7 +210,7 @@ def tell(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:
 def _rules(environ: Mapping[str, str], hosts: tuple[str, ...]) -> Rules:
     """The group as the job describes it; all hosts where that is what failed."""
     with contextlib.suppress(LaunchError):
-        known = rules_of(interpretation.read(environ))
+        known = rules_of(read_request(environ))
         if known:
             return known
     return Rules(hosts, hosts)

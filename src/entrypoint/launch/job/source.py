@@ -9,7 +9,7 @@ from launch.base.compat import NamedTuple
 from launch.base.errors import CANNOT_CREATE, NO_INPUT, LaunchError
 from launch.base.paths import DEFAULT_BASE, Paths
 from launch.base.process_spec import Decision
-from launch.job.parameters import Job
+from launch.job.hyperparameters import Job
 
 IN_PLACE, DIRECTORY, ARCHIVE, FILE, S3 = "in place", "directory", "archive", "file", "s3"
 
@@ -84,7 +84,7 @@ def _fill(source: Source, paths: Paths, download: str) -> tuple[str, ...]:
     import shutil
 
     if source.kind in (ARCHIVE, S3):
-        from launch.job.unpack import unpack
+        from launch.job.archive import unpack
 
         return unpack(download or source.location, paths.code)
     if source.kind == DIRECTORY:

@@ -11,7 +11,7 @@ from launch.base.process_spec import ProcessSpec
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import EntryPoint
-from launch.job.parameters import Job
+from launch.job.hyperparameters import Job
 from launch.plan.network import Network, reached_at
 
 TYPE_CHECKING = False

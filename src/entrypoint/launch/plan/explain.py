@@ -9,17 +9,17 @@ from typing import Any
 
 from launch.base.process_spec import ProcessSpec
 from launch.base.variables import family_of
-from launch.plan.interpretation import Interpretation
+from launch.plan.host_plan import HostPlan
 
 
-def as_json(interpretation: Interpretation, gpus: Mapping[str, Any] | None = None) -> str:
+def as_json(plan: HostPlan, gpus: Mapping[str, Any] | None = None) -> str:
     """Cluster, job, devices, environment, processes and decisions, as one JSON object; on a GPU host, its GPUs too."""
-    return json.dumps({**as_data(interpretation), **({"gpus": gpus} if gpus else {})}, indent=2)
+    return json.dumps({**as_data(plan), **({"gpus": gpus} if gpus else {})}, indent=2)
 
 
-def as_data(interpretation: Interpretation) -> dict[str, Any]:
+def as_data(plan: HostPlan) -> dict[str, Any]:
     """The object that `as_json` prints."""
-    request, context, launch, install, _ = interpretation
+    request, context, launch, install, _ = plan
     cluster, job = request.cluster, context.job
     before, processes = (
         [_process(process, request.environ) for process in planned]
@@ -59,9 +59,9 @@ def as_data(interpretation: Interpretation) -> dict[str, Any]:
     }
 
 
-def as_text(interpretation: Interpretation, gpus: Sequence[str] = ()) -> str:
+def as_text(plan: HostPlan, gpus: Sequence[str] = ()) -> str:
     """The same for a person: what all processes get stands once, every variable with the reason why it is set."""
-    data = as_data(interpretation)
+    data = as_data(plan)
     lines = [f"host {data['cluster']['current_host']} of {', '.join(data['cluster']['hosts'])}"]
     lines += [f"devices: {', '.join(f'{name} {value}' for name, value in data['devices'].items())}", *gpus]
     lines += [f"{decision['what']}: {decision['why']}" for decision in data["decisions"]]

@@ -8,7 +8,7 @@ import os
 from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch, ProcessSpec
-from launch.job import group_programs
+from launch.job import instance_groups
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, address
 
@@ -147,7 +147,7 @@ def _require_one_driver(context: Context) -> None:
         if program != own:
             raise LaunchError(
                 CONFIG, f"group {shown(name)} has a program that would not run",
-                where=group_programs.source(context.environ), expected=f"one program, on {context.leader}",
+                where=instance_groups.source(context.environ), expected=f"one program, on {context.leader}",
                 found=shown(dict(stated)),
                 remedy='leave it out: the script sends work there with resources={"GROUP": 1}',
             )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
-from launch.job.parameters import GROUPS, Job
+from launch.job.hyperparameters import GROUPS, Job
 from launch.plan.context import Context
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from launch.base.process_spec import Decision
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import module_name
-from launch.job.parameters import DEFAULT_LOG_LEVEL, Job
+from launch.job.hyperparameters import DEFAULT_LOG_LEVEL, Job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

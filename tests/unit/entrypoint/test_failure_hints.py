@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.job import advice
+from launch.job.failure_hints import find_hint
 from launch.plan import frameworks
 
 IMPORT = "ImportError: cannot import name 'AdamW' from 'transformers' (/opt/venv/lib/python3.11/site-packages/transform"
@@ -42,7 +42,7 @@ BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
     ],
 )
 def test_words_that_many_scripts_fail_with_bring_their_remedy(line: str, remedy: str) -> None:
-    assert remedy in advice.find(["Traceback (most recent call last):", line, "and then more"], "toolkit")
+    assert remedy in find_hint(["Traceback (most recent call last):", line, "and then more"], "toolkit")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_words_that_many_scripts_fail_with_bring_their_remedy(line: str, remedy:
     ],
 )
 def test_other_failures_bring_nothing(line: str) -> None:
-    assert advice.find([line], "toolkit") == frameworks.advice([line], LEGACY) == ""
+    assert find_hint([line], "toolkit") == frameworks.advice([line], LEGACY) == ""
 
 
 @pytest.mark.parametrize(

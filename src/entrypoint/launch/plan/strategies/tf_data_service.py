@@ -8,8 +8,8 @@ from __future__ import annotations
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
-from launch.job import entry_point, group_programs
-from launch.job.parameters import Job
+from launch.job import entry_point, instance_groups
+from launch.job.hyperparameters import Job
 from launch.plan.context import Context
 
 ROLE = "tf.data"
@@ -22,19 +22,19 @@ def serving(cluster: Cluster, job: Job) -> Cluster:
 
     Raises LaunchError where no other host is left.
     """
-    group = group_programs.tf_data_group(job.group_programs)
+    group = instance_groups.tf_data_group(job.group_programs)
     servers = (*cluster.servers, *(cluster.hosts_of((group,)) if group else ()))
     if group and not set(cluster.hosts) - set(servers):
         raise LaunchError(
-            CONFIG, "no host trains", where=f"{group_programs.SWITCH}, or {group_programs.PARAMETER}",
-            expected="a group whose program is a script", found=f"{shown(group)} with {group_programs.TF_DATA} alone",
+            CONFIG, "no host trains", where=f"{instance_groups.SWITCH}, or {instance_groups.PARAMETER}",
+            expected="a group whose program is a script", found=f"{shown(group)} with {instance_groups.TF_DATA} alone",
         )  # fmt: skip
     return cluster._replace(servers=servers)
 
 
 def variables(job: Job) -> dict[str, str]:
     """What tells a script who serves."""
-    group = group_programs.tf_data_group(job.group_programs)
+    group = instance_groups.tf_data_group(job.group_programs)
     return {GROUP: group} if group else {}
 
 
@@ -50,10 +50,10 @@ def with_worker(launch: Launch, context: Context) -> Launch:
         raise LaunchError(CONFIG, "where workers run", where=SWITCH, expected="data or all", found=shown(asked))
     if asked == "data" or launch.strategy == "tf_data":
         return launch
-    if not group_programs.tf_data_group(context.job.group_programs):
+    if not instance_groups.tf_data_group(context.job.group_programs):
         raise LaunchError(
             CONFIG, "no data hosts for workers to join", where=SWITCH, expected="a group whose program is tf.data",
-            found="none", remedy=f'set {group_programs.SWITCH}={{"NAME": "tf.data"}}',
+            found="none", remedy=f'set {instance_groups.SWITCH}={{"NAME": "tf.data"}}',
         )  # fmt: skip
     worker = context.process(_command(context), ROLE, 0, essential=False)
     decisions = (*launch.decisions, Decision("a worker of tf.data.service beside the training", SWITCH))
@@ -61,5 +61,5 @@ def with_worker(launch: Launch, context: Context) -> Launch:
 
 
 def _command(context: Context) -> tuple[str, ...]:
-    entry = entry_point.resolve(group_programs.TF_DATA_PROGRAM, context.paths.code)
+    entry = entry_point.resolve(instance_groups.TF_DATA_PROGRAM, context.paths.code)
     return entry.command(context.python, ())

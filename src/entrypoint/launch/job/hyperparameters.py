@@ -1,4 +1,4 @@
-"""What is to be run: hyperparameters, channels and the platform's own parameters, read from the config files."""
+"""What the job's config files say, and hyperparameters as arguments in one of four dialects. Imports base."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, DATA, LaunchError, shown
 from launch.base.files import is_passable, read_object, require_text
 from launch.base.paths import Paths
-from launch.job import group_programs
-from launch.job.arguments import DIALECTS, TOOLKIT, arguments
+from launch.job import instance_groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ CONSUMED = (
     "default_user_module_name",
     "_tuning_objective_metric",
     "sagemaker_s3_output",
-    group_programs.PARAMETER,  # ours
+    instance_groups.PARAMETER,  # ours
 )
 DEFAULT_LOG_LEVEL = 20  # logging.INFO
 
@@ -90,7 +89,7 @@ class Job(NamedTuple):
         return "" if value is None else require_text(self.hyperparameters_file, name, value)
 
 
-def read(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) -> Job:
+def read_job(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) -> Job:
     """The job in hyperparameters.json and inputdataconfig.json; absent files are empty ones.
 
     `extra` arguments of the command line follow those that the hyperparameters make.
@@ -111,12 +110,12 @@ def read(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) ->
         program=_program(environ, path, parameters),
         hyperparameters=own,
         parameters=parameters,
-        arguments=(*arguments(own, dialect), *extra),
+        arguments=(*as_arguments(own, dialect), *extra),
         input_data_config=_channels(f"{paths.config}/inputdataconfig.json"),
         dialect=dialect,
         hyperparameters_file=path,
         job_name=job_name,
-        group_programs=group_programs.read(environ, parameters),
+        group_programs=instance_groups.read(environ, parameters),
     )
 
 
@@ -179,3 +178,39 @@ def _channels(path: str) -> dict[str, Any]:
         if not isinstance(config, dict):
             raise LaunchError(DATA, name, where=path, expected="an object", found=shown(config))
     return channels
+
+
+# The platform's toolkit, the drivers of SDK 3.x, argparse's store_true, and absl or whoever wants --key=value.
+TOOLKIT, SDK3, FLAGS, EQUALS = "toolkit", "sdk3", "flags", "equals"
+DIALECTS = (TOOLKIT, SDK3, FLAGS, EQUALS)
+
+
+def as_arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ...]:
+    """The hyperparameters, none of them the platform's, as arguments. `dialect` is one of DIALECTS."""
+    if dialect == SDK3:
+        return tuple(word for key, value in hyperparameters.items() for word in (f"--{key}", _sdk3_value(value)))
+    return tuple(word for key in sorted(hyperparameters) for word in _words(key, hyperparameters[key], dialect))
+
+
+def _words(key: str, value: object, dialect: str) -> tuple[str, ...]:
+    """`--key value`, `-k value` for a key of one character, "" for none (contract, section 2.2)."""
+    option = f"--{key}" if len(key) > 1 else f"-{key}" if key else ""
+    if dialect == FLAGS and (isinstance(value, bool) or value in ("True", "False")):
+        return (option,) if value in (True, "True") else ()
+    if dialect == EQUALS and option:
+        return (f"{option}={_toolkit_value(value)}",)
+    return (option, _toolkit_value(value))
+
+
+def _toolkit_value(value: object) -> str:
+    """Booleans are True and False, objects `k=v,k=v`, lists Python's repr."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ",".join(f"{key}={value[key]}" for key in sorted(value))
+    return str(value)
+
+
+def _sdk3_value(value: object) -> str:
+    """Strings as they are, everything else as JSON text."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""TensorFlow's parameter servers: a master, workers, and beside each of them a server that ends with the job."""
+"""TensorFlow's strategies of several workers: MultiWorkerMirroredStrategy, and parameter servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from launch.plan.frameworks import chief_name
 from launch.plan.network import address
 
 
-def plan(context: Context) -> Launch:
+def plan_multi_worker(context: Context) -> Launch:
+    """One process with TF_CONFIG, also on a single host."""
+    port = settings.port_of(context.environ, settings.TF_MULTI_WORKER_PORT)
+    config = {
+        "cluster": {"worker": [address(context.address(host), port) for host in context.hosts]},
+        "environment": "cloud",
+        "task": {"index": context.host_rank, "type": "worker"},
+    }
+    command = context.entry.command(context.python, context.job.arguments)
+    defaults = {"TF_CONFIG": json.dumps(config)}
+    return Launch("tf_multi_worker", (context.process(command, "worker", context.host_rank, defaults=defaults),))
+
+
+def plan_parameter_servers(context: Context) -> Launch:
     """The user's process with TF_CONFIG, and a server process on the CPU.
 
     A TF_CONFIG of the user's own says where its servers are: then there is none of ours.

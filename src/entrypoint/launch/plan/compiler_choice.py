@@ -1,15 +1,16 @@
-"""Which compiler the job asks for: DLC_COMPILER, else SageMaker's hyperparameters with the default of the image."""
+"""Which compiler the job asks for: DLC_COMPILER, else SageMaker's hyperparameters with the image's default."""
 
 from __future__ import annotations
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision
-from launch.job.parameters import Job
+from launch.job.hyperparameters import Job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 SWITCH = "DLC_COMPILER"
 DEFAULT = "DLC_COMPILER_DEFAULT"
@@ -21,7 +22,7 @@ BACKENDS = ("inductor", "xla")
 ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")  # as dlc_runtime reads them
 
 
-class Asked(NamedTuple):
+class CompilerChoice(NamedTuple):
     """`source` is the variable or the hyperparameter that asks, "" where none does."""
 
     source: str = ""
@@ -33,7 +34,7 @@ class Asked(NamedTuple):
         return self.backend in BACKENDS
 
 
-def asked(environ: Mapping[str, str], job: Job, strategy: str) -> Asked:
+def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> CompilerChoice:
     """What is asked for. With `strategy` xla the hyperparameter means XLA, whatever the image's default is.
 
     Raises LaunchError for a value that is not one of those that a switch takes.
@@ -41,17 +42,17 @@ def asked(environ: Mapping[str, str], job: Job, strategy: str) -> Asked:
     stated = _one_of(environ, SWITCH, (*BACKENDS, "off"))
     enabled = job.flag(ENABLED)
     if stated == "off":
-        return Asked(SWITCH, stated)
+        return CompilerChoice(SWITCH, stated)
     if not stated and not enabled:
-        return Asked()
+        return CompilerChoice()
     debug = _flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
     _flag(environ, STRICT)  # dlc_runtime reads it
     if stated:
-        return Asked(SWITCH, stated, debug)
-    return Asked(ENABLED, "xla" if strategy == "xla" else _one_of(environ, DEFAULT, BACKENDS), debug)
+        return CompilerChoice(SWITCH, stated, debug)
+    return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _one_of(environ, DEFAULT, BACKENDS), debug)
 
 
-def decisions(found: Asked) -> tuple[Decision, ...]:
+def compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
     """The line that says what became of the request."""
     if not found.source:
         return ()

@@ -1,4 +1,4 @@
-"""Which instance groups have an entry point of their own: a variable says so, or a hyperparameter."""
+"""Instance groups that have an entry point of their own. Imports base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses a compiler that cannot work here, and sets the variables of one that can; loaded where a job asks for one."""
+"""Whether the compiler can work here, and its variables. Loaded only when a job asks for a compiler."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import re
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import Paths
 from launch.discovery.devices import Devices
-from launch.plan.compiler_asked import DEBUG, DEFAULT, SWITCH, Asked
+from launch.plan.compiler_choice import DEBUG, DEFAULT, SWITCH, CompilerChoice
 from launch.plan.context import Context
 
 FIRST_IN_PLACE = (2, 3)  # of PyTorch: dlc_runtime asks torch.compiler.is_compiling in every step
 LINE = "dlc_runtime.pth"  # in the environment's packages: what arms dlc_runtime
 
 
-def require(context: Context, found: Asked, strategy: str) -> None:
+def require_supported(context: Context, found: CompilerChoice, strategy: str) -> None:
     """Raise LaunchError unless the image and the job fit the compiler. Of an unknown environment all is believed.
 
     `strategy` is "" for hosts that are no part of the distributed group.
@@ -28,7 +28,7 @@ def require(context: Context, found: Asked, strategy: str) -> None:
         _refuse(found, "inductor compiles PyTorch", "an image with PyTorch", "TensorFlow", f"set {SWITCH}=xla")
 
 
-def _require_pytorch(context: Context, found: Asked, strategy: str) -> None:
+def _require_pytorch(context: Context, found: CompilerChoice, strategy: str) -> None:
     torch = f"PyTorch {_version(context.venv)}".strip()
     if found.backend == "xla" and "torch_xla" not in context.installed:
         remedy = f"{_nearest(context)}, or take an image of the flavor xla"
@@ -42,7 +42,7 @@ def _require_pytorch(context: Context, found: Asked, strategy: str) -> None:
         _require_one_world(context, found, per_host * len(context.hosts))
 
 
-def _require_inductor(context: Context, found: Asked, strategy: str) -> None:
+def _require_inductor(context: Context, found: CompilerChoice, strategy: str) -> None:
     if strategy == "xla":
         remedy = f"set {SWITCH}=xla, or let torchrun start the ranks (sagemaker_torch_distributed_enabled)"
         _refuse(found, "inductor leaves XLA devices alone", "another strategy", "strategy xla", remedy)
@@ -55,7 +55,7 @@ def _require_inductor(context: Context, found: Asked, strategy: str) -> None:
         _refuse(found, "inductor writes C++", f"the C++ compiler {compiler}", "none on PATH", remedy)
 
 
-def _require_one_world(context: Context, found: Asked, processes: int) -> None:
+def _require_one_world(context: Context, found: CompilerChoice, processes: int) -> None:
     """Raise LaunchError where XLA's client for CPUs would make every process rank 0 of 1, without a word."""
     stated = context.environ.get("PJRT_DEVICE")
     on_cpu = stated == "CPU" if stated else not (context.devices.num_gpus or context.devices.num_neurons)
@@ -68,7 +68,7 @@ def _require_one_world(context: Context, found: Asked, processes: int) -> None:
     _refuse(found, "on CPUs each XLA process trains a model of its own", "one", f"{processes} processes", remedy)
 
 
-def _refuse(found: Asked, what: str, expected: str, have: str, remedy: str) -> None:
+def _refuse(found: CompilerChoice, what: str, expected: str, have: str, remedy: str) -> None:
     raise LaunchError(CONFIG, what, where=found.source, expected=expected, found=have, remedy=remedy)
 
 
@@ -122,7 +122,9 @@ REPORT = "DLC_COMPILER_REPORT"
 MOST_MODULES = 200  # of one process, each in a few files
 
 
-def variables(found: Asked, installed: frozenset[str], devices: Devices, paths: Paths) -> dict[str, str]:
+def compiler_variables(
+    found: CompilerChoice, installed: frozenset[str], devices: Devices, paths: Paths
+) -> dict[str, str]:
     """Defaults, for what the image holds; for both frameworks where that is unknown."""
     folder = f"{paths.output_data}/compiler"
     result = {SWITCH: found.backend, REPORT: folder}

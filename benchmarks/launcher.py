@@ -58,12 +58,12 @@ sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
 from launch.base.process_spec import ProcessSpec
-from launch.supervision.run import run
+from launch.supervision.supervisor import supervise
 from launch.supervision.settings import Settings
 argv, folder = json.loads(sys.argv[2]), sys.argv[3]
 specs = [ProcessSpec((*argv, str(rank)), {}, folder, "worker", rank) for rank in range(int(sys.argv[4]))]
 wall, cpu = time.monotonic(), time.process_time()
-outcome = run(specs, Settings(host="algo-1"))
+outcome = supervise(specs, Settings(host="algo-1"))
 wall, cpu = time.monotonic() - wall, time.process_time() - cpu
 with open(folder + "/cost", "w") as file:
     json.dump([outcome.exit_code, wall, cpu], file)

@@ -55,7 +55,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
                 request = read_request(environ)
             return preflight_only(request)
         if verb == "train":
-            from launch.run import forget_earlier_run, train
+            from launch.train import forget_earlier_run, train
 
             forget_earlier_run(paths)
             with signals.Interrupting():
@@ -100,9 +100,9 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
     print(f"dlc: {cause}", file=sys.stderr, flush=True)
     if verb == "train":
         from launch.base.errors import Failure, Outcome
-        from launch.supervision import failure
+        from launch.supervision import failure_report
 
-        failure.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
+        failure_report.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
     return exit_code
 
 

@@ -20,7 +20,7 @@ def main() -> int:
         host, command = remote_start.split(sys.argv[1:], site.hosts)
         return remote_start.start(site, host, command)
     except LaunchError as error:
-        print(f"dlc: mpirun: {error}", file=sys.stderr)  # rank_report.py looks for it
+        print(f"dlc: mpirun: {error}", file=sys.stderr)  # failure_cause.py looks for it
         return error.exit_code
 
 

@@ -28,7 +28,7 @@ from launch import signals
 signals.arm()
 from launch.group import meeting, token
 from launch.group.ledger import Place, Rules
-from launch.supervision import run as supervise
+from launch.supervision.supervisor import supervise
 from launch.supervision.settings import Settings
 from launch.base.errors import LaunchError
 from launch.base.process_spec import ProcessSpec
@@ -48,7 +48,7 @@ try:
     settings = Settings(host=job["host"], group=group, **job["settings"])
     again = True
     while again:
-        outcome = meeting.wait_until_ready(group) or supervise.run([spec], settings)
+        outcome = meeting.wait_until_ready(group) or supervise([spec], settings)
         again = group.begins_again()
 except LaunchError as error:
     outcome = Outcome(error.exit_code, Failure(str(error)))

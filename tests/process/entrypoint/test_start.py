@@ -84,7 +84,12 @@ def test_it_imports_nothing_but_the_standard_library(job: JobFolder, verb: str) 
 NOT_FOR_ONE_HOST = {
     *("typing", "importlib", "warnings"),
     *("socket", "selectors", "subprocess", "threading", "shutil", "tempfile", "hashlib", "hmac", "secrets"),
-    *("launch.group.session", "launch.group.meeting", "launch.supervision.rank_report", "launch.supervision.mains"),
+    *(
+        "launch.group.session",
+        "launch.group.meeting",
+        "launch.supervision.failure_cause",
+        "launch.supervision.stop_targets",
+    ),
 }
 
 
@@ -92,7 +97,7 @@ def test_a_plain_job_on_one_host_imports_nothing_that_only_others_need(job: JobF
     job.code().hyperparameters()
     done = launch(job, "-X", "importtime", LAUNCHER, "train")
     assert done.returncode == 0
-    assert "launch.supervision.run" in imports(done.stderr)
+    assert "launch.supervision.supervisor" in imports(done.stderr)
     assert imports(done.stderr) & NOT_FOR_ONE_HOST == set()
 
 

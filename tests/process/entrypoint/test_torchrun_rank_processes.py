@@ -12,7 +12,7 @@ import pytest
 
 from launch.base import process_spec
 from launch.base.errors import Failure
-from launch.supervision.rank_report import root_cause
+from launch.supervision.failure_cause import root_cause
 
 BOUND = 60  # seconds; only a hang takes that long
 

@@ -42,8 +42,8 @@ LAUNCH = {
     "plan": ("signals", "base", "discovery", "job"),
     "supervision": ("signals", "base"),
     "group": ("signals", "base", "discovery", "job", "plan", "supervision"),
-    "run": ("signals", "base", "discovery", "job", "plan", "supervision", "group"),
-    "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
+    "train": ("signals", "base", "discovery", "job", "plan", "supervision", "group"),
+    "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "train"),
 }
 COMPILER = ("compiler.places", "compiler.settings", "compiler.seen")
 CACHE = ("compiler.cache_intact", "compiler.cache_folder")

@@ -21,7 +21,7 @@ from launch.group.channel import Channel, NotOfThisJobError, Strangers, pack, se
 from launch.group.ledger import MOST_NAMED, End, Ledger, named
 from launch.group.listeners import accept
 from launch.group.token import SAME_TOKEN
-from launch.supervision.child import raise_open_files
+from launch.supervision.child_process import raise_open_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

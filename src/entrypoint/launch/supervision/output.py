@@ -11,7 +11,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launch.supervision.journal import Log
+    from launch.supervision.event_log import Log
 
 READ_SIZE = 1 << 16  # a pipe's default capacity
 LONGEST_LINE = 1 << 16  # a longer one is shown as several lines, so that it cannot fill the memory

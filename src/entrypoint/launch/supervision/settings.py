@@ -1,13 +1,20 @@
-"""How a run is supervised, and what it asks of the group of hosts that it is part of."""
+"""How a run is supervised, what it asks of the group of hosts, and what a stop leaves: seconds and checkpoints."""
 
 from __future__ import annotations
 
+import os
+
 from launch.base.compat import NamedTuple
-from launch.base.errors import FAILED, Failure, Verdict
+from launch.base.errors import FAILED, Failure, Verdict, one_line
+from launch.base.settings import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Protocol
+
+
+if TYPE_CHECKING:
 
     class GroupOfHosts(Protocol):
         """The group of hosts that this one is part of: member.Group."""
@@ -52,11 +59,67 @@ class Settings(NamedTuple):
 
     host: str = "localhost"  # in prefixes and failure reports
     prefix: bool | None = None  # `[host:rank] ` before every line; None: where there is more than one process
-    stop_grace: float = STOP_GRACE  # from a request to stop to the end of processes that still save (grace.py)
+    stop_grace: float = STOP_GRACE  # from a request to stop to the end of processes that still save
     stop_margin: float = STOP_MARGIN  # then until the platform's own SIGKILL
     end_grace: float = END_GRACE  # from SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
     hang_timeout: float = 0.0  # without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
     group: GroupOfHosts | None = None  # told how this host's part ends; its end ends the run
-    rank_folder: str = ""  # what ranks below a starter tell us of their ends (ranks.py)
+    rank_folder: str = ""  # what ranks below a starter tell us of their ends (rank_files.py)
     log_folder: str = ""  # for a log of each process and the events of the run; none without it (DLC_LOGS)
     more_follows: bool = False  # another run follows on this host: a good end of this one is no news for the group
+
+
+# Seconds from the platform's SIGTERM to its SIGKILL, by the variable that shows which platform it is, and whose default
+# that is; empty for a time that is always so.
+STOP_TIMES = (
+    ("TRAINING_JOB_NAME", 120.0, ""),  # SageMaker: `docker stop -t 120`
+    ("TRAINING_JOB_ARN", 120.0, ""),
+    ("SM_TRAINING_ENV", 120.0, ""),
+    ("KUBERNETES_SERVICE_HOST", 30.0, "terminationGracePeriodSeconds"),  # a pod cannot see its own
+    ("SLURM_JOB_ID", 30.0, "Slurm's KillWait"),
+)
+DOCKER_STOP_TIME = ("", 10.0, "`docker stop`")  # without -t
+MARGIN_SHARE, LARGEST_MARGIN = 0.3, 20.0  # of the platform's time, for all that follows the grace
+
+
+class Grace(NamedTuple):
+    """Both in seconds; together they are within the platform's time."""
+
+    stop: float  # from a stop request to its end for processes that still save
+    margin: float  # for the end of all that is left, the last output, and the goodbye to the other hosts
+
+
+def stop_limits(environ: Mapping[str, str]) -> Grace:
+    """The grace of this platform. Raises LaunchError for a switch that is no duration.
+
+    DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the platform's time, of which a margin is kept.
+    """
+    limit = seconds(environ, "DLC_TERMINATION_GRACE", 0.0)
+    limit = limit or _platform(environ)[1]
+    margin = min(LARGEST_MARGIN, MARGIN_SHARE * limit)
+    stated = seconds(environ, "DLC_STOP_GRACE", limit - margin)
+    return Grace(stated, margin if stated + margin <= limit else min(LARGEST_MARGIN, max(1.0, limit - stated)))
+
+
+def assumed_grace(environ: Mapping[str, str]) -> str:
+    """Say what a stop is taken to leave where only a default tells; empty where somebody said it."""
+    _, limit, whose = _platform(environ)
+    if not whose or environ.get("DLC_TERMINATION_GRACE") or environ.get("DLC_STOP_GRACE"):
+        return ""
+    return (
+        f"a stop is taken to leave {limit:g} s, the default of {whose}, and {stop_limits(environ).stop:g} of them to"
+        " save; if it leaves more, say so with DLC_TERMINATION_GRACE=SECONDS"
+    )
+
+
+def _platform(environ: Mapping[str, str]) -> tuple[str, float, str]:
+    return next((platform for platform in STOP_TIMES if environ.get(platform[0])), DOCKER_STOP_TIME)
+
+
+def found_checkpoints(folder: str) -> list[str]:
+    """What an interrupted run of this job left for the next one to go on from."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [f"found checkpoints: {len(names)} in {folder}, such as {one_line(names[-1])}"] if names else []

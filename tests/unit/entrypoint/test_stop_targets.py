@@ -1,10 +1,10 @@
-"""mains: who hears of a stop at once, as a function of a process tree."""
+"""stop_targets: who hears of a stop at once, as a function of a process tree."""
 
 from __future__ import annotations
 
 import pytest
 
-from launch.supervision.mains import Process, is_starter, mains
+from launch.supervision.stop_targets import Process, is_starter, mains
 
 PYTHON = ("/opt/venv/bin/python", "train.py")
 WORKER = ("/opt/venv/bin/python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(5)")

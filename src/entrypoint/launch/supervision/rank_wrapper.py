@@ -15,16 +15,17 @@ import signal
 
 from launch import signals
 from launch.base.paths import LOG_FOLDER
-from launch.supervision import descendants
-from launch.supervision.journal import Journal
+from launch.supervision import process_tree
+from launch.supervision.event_log import Journal
+from launch.supervision.failure_cause import telling
 from launch.supervision.output import Console, Stream
-from launch.supervision.ranks import LAUNCHER, OUTPUT_LOCK, RankEnd, RankFolder
-from launch.supervision.reason import telling
+from launch.supervision.rank_files import LAUNCHER, OUTPUT_LOCK, RankEnd, RankFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
+
 
 IDLE = 3600.0  # seconds; only output, signals and the end matter here
 FINISH_BOUND = 60.0  # seconds for a slow reader at the end
@@ -38,7 +39,7 @@ def run(
 ) -> NoReturn:
     """Run the command as a child and end as it ended. `folder` is the launcher's for its ranks, "" for none.
 
-    `in_packets`: mpirun carries what is written here, and the launcher knows how to put it together (packets.py).
+    `in_packets`: mpirun carries what is written here, and the launcher knows how to put it together (mpi_output.py).
     """
     signals.arm()
     ranks = RankFolder(folder)
@@ -47,9 +48,9 @@ def run(
     running = ranks.join()
     console = Console([signals.fileno()], ranks.open_lock(OUTPUT_LOCK))
     if in_packets:
-        from launch.supervision import packets  # torchrun's ranks share a pipe, and a lock
+        from launch.supervision import mpi_output  # torchrun's ranks share a pipe, and a lock
 
-        packets.use(console, f"{host}:{rank}")
+        mpi_output.use(console, f"{host}:{rank}")
     prefix = f"[{host}:{rank}] ".encode()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
@@ -119,10 +120,10 @@ def _carry_until_the_end(console: Console, pid: int, ranks: RankFolder) -> int:
         for signum in set(signals.received()) - relayed:
             relayed.add(signum)
             if not ranks.is_stopping:
-                descendants.send(pid, signum)
+                process_tree.send(pid, signum)
         for signum in signals.take_relayed():
-            if descendants.catches(pid, signum):
-                descendants.send(pid, signum)
+            if process_tree.catches(pid, signum):
+                process_tree.send(pid, signum)
         console.turn(IDLE)
         signals.drain()
 

@@ -1,4 +1,4 @@
-"""packets: lines of ranks pass whole through a program that reads 4 KiB at a time, as mpirun does."""
+"""mpi_output: lines of ranks pass whole through a program that reads 4 KiB at a time, as mpirun does."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from supervised import Run, Script, run
 
 from launch.base import process_spec
+from launch.supervision.mpi_output import PacketSink, PacketStream
 from launch.supervision.output import LONGEST_LINE, PIPE_BUF, Sink, Stream
-from launch.supervision.packets import PacketSink, PacketStream
 
 # What Open MPI 4 and 5 do with their ranks' output: a terminal for stdout, a pipe for stderr, 4,096 bytes at a time of
 # whichever is readable, written as they are.

@@ -1,4 +1,4 @@
-"""A folder through which this host's launcher and the parents of its ranks (rank_parent.py) tell each other news.
+"""A folder through which this host's launcher and the parents of its ranks (rank_wrapper.py) tell each other news.
 
 It holds these files and one for each rank. Where it could not be made, nobody hears of their ends.
 """

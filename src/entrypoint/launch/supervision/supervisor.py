@@ -7,21 +7,21 @@ import time
 
 from launch import signals
 from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict, signal_name
-from launch.supervision import descendants, oom
-from launch.supervision.aftermath import Aftermath, follows, is_ended
-from launch.supervision.child import Child, failure_of, name_of, start_failure
-from launch.supervision.failure import frame
-from launch.supervision.journal import Journal
+from launch.supervision import oom, process_tree
+from launch.supervision.child_process import Child, failure_of, name_of, start_failure
+from launch.supervision.event_log import Journal
+from launch.supervision.failure_report import frame
 from launch.supervision.output import Console
-from launch.supervision.ranks import RankFolder, make
+from launch.supervision.rank_files import RankFolder, make
 from launch.supervision.settings import Settings
-from launch.supervision.watchdog import Watchdog
+from launch.supervision.stop_attribution import Aftermath, is_ended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from launch.base.process_spec import ProcessSpec
+    from launch.supervision.hang import Watchdog
 
 
 KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel
@@ -37,14 +37,14 @@ TWICE = "SIGINT came twice"
 IDLE = 60.0  # seconds, for output and signals alone
 
 
-def run(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
+def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
     """Start every process and come back when they and all their descendants have ended.
 
     What ends the rest, by SIGTERM to every descendant, the grace, SIGKILL: the first failure of an essential process, a
     hang, the group's end, the end of all essential processes. A stop (a signal, another host's) goes to the main
-    processes alone (mains.py) and ends the rest when these have ended. Without an essential process (a host that serves
-    others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process that
-    cannot be started is a failure too (127 or 126, as in shells).
+    processes alone (stop_targets.py) and ends the rest when these have ended. Without an essential process (a host that
+    serves others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process
+    that cannot be started is a failure too (127 or 126, as in shells).
     """
     supervision = _Supervision(settings or Settings())
     if supervision.is_stopped_already():
@@ -58,12 +58,17 @@ def run(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outco
 class _Supervision:
     """The state of one run. It runs until there is a reason to end it, then until `kill_at`, then it kills."""
 
+    watchdog: Watchdog | None = None  # loaded only where hangs are looked for
+
     def __init__(self, settings: Settings) -> None:
-        descendants.adopt_orphans()
+        process_tree.adopt_orphans()
         self.settings = settings
         self.group = settings.group
         self.console = Console([signals.fileno(), *([self.group.fileno()] if self.group else [])])
-        self.watchdog = Watchdog(settings.hang_timeout)
+        if settings.hang_timeout:
+            from launch.supervision.hang import Watchdog
+
+            self.watchdog = Watchdog(settings.hang_timeout)
         self.memory = oom.read()
         self.running: dict[int, Child] = {}
         self.early: list[str] = []  # essential ones that ended with 0
@@ -147,7 +152,7 @@ class _Supervision:
         """Whether an essential process runs, or after a stop one that was told to save."""
         if any(child.spec.essential for child in self.running.values()):
             return True
-        return self.reasons == ["stop"] and any(map(descendants.is_running, self.mains))
+        return self.reasons == ["stop"] and any(map(process_tree.is_running, self.mains))
 
     def _has_others(self) -> bool:
         """Whether our failure may follow from another process's, here or elsewhere, and from no stop."""
@@ -212,7 +217,7 @@ class _Supervision:
             self.console.turn(KILL_INTERVAL)
             self.verdict = group.verdict()
         elsewhere = group.remote_stop() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
-        why = self.stop or (elsewhere and _asked_to_stop(elsewhere))
+        why = self.stop or (elsewhere and f"stopped because {elsewhere} was asked to stop")
         if why:
             return self.aftermath.explained(own, why, (self.passed_on or [signal.SIGTERM])[0])
         first = self.verdict.outcome.failure if self.verdict else None
@@ -228,7 +233,9 @@ class _Supervision:
             self.aftermath.note(what, explains=not self.failure)
 
     def _look_for_a_hang(self) -> None:
-        if self.reasons or self.failure or not self._is_working() or not self.watchdog.is_hung(self.console.bytes_read):
+        if self.watchdog is None or self.reasons or self.failure or not self._is_working():
+            return
+        if not self.watchdog.is_hung(self.console.bytes_read):
             return
         cause = self.watchdog.cause(self.settings.host)
         self._say(cause)
@@ -237,9 +244,9 @@ class _Supervision:
         self._fail(self._with_stacks(Outcome(HANG_CODE, failure)).failure or failure)
 
     def _with_stacks(self, outcome: Outcome) -> Outcome:
-        from launch.supervision import stacks  # rarely needed
+        from launch.supervision import hang  # rarely needed
 
-        return stacks.added(outcome, {pid: child.spec for pid, child in self.running.items()}, self.console, self.ranks)
+        return hang.added(outcome, {pid: child.spec for pid, child in self.running.items()}, self.console, self.ranks)
 
     def _patience(self) -> float:
         """Seconds to wait for something to happen."""
@@ -260,9 +267,9 @@ class _Supervision:
             self._stop(signum, f"stopped by {signal_name(signum)}")
         elsewhere = self.group.remote_stop() if self.group and not self.stop else ""
         if elsewhere:
-            self._stop(signal.SIGTERM, _asked_to_stop(elsewhere))
+            self._stop(signal.SIGTERM, f"stopped because {elsewhere} was asked to stop")
         for signum in signals.take_relayed():
-            descendants.signal_all(signum, catchers_only=True)
+            process_tree.signal_all(signum, catchers_only=True)
         if received.count(signal.SIGINT) > 1:
             self.kill_at = 0.0
 
@@ -275,12 +282,12 @@ class _Supervision:
         self.passed_on.append(signum)
         if not self.running:
             return
-        from launch.supervision import mains  # most jobs are never stopped
+        from launch.supervision import stop_targets  # most jobs are never stopped
 
         self.ranks.stop()
-        self._say(mains.announcement(why, self.settings))
+        self._say(stop_targets.announcement(why, self.settings))
         essential = [pid for pid, child in self.running.items() if child.spec.essential]
-        told = mains.tell_mains(signum, essential, list(self.running) if self.serves else ())
+        told = stop_targets.tell_mains(signum, essential, list(self.running) if self.serves else ())
         self.mains += [pid for pid in told if pid not in self.mains]
         if "stop" not in self.reasons:
             self.reasons.append("stop")
@@ -288,24 +295,24 @@ class _Supervision:
 
     def _end_orphans(self) -> None:
         """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
-        if self.reasons == ["stop"] and self.mains and not any(map(descendants.is_running, self.mains)):
-            from launch.supervision import mains
+        if self.reasons == ["stop"] and self.mains and not any(map(process_tree.is_running, self.mains)):
+            from launch.supervision import stop_targets
 
             self.mains = []
-            mains.end_orphans(self.running)
+            stop_targets.end_orphans(self.running)
 
     def _end(self, reason: str, grace: float) -> None:
         """Begin the end, or bring it forward: SIGTERM to all that has not got one."""
         if reason in self.reasons:
             return
         if not self.reasons or self.reasons == ["stop"]:
-            descendants.signal_all(signal.SIGTERM, but=self.mains)
+            process_tree.signal_all(signal.SIGTERM, but=self.mains)
         self.reasons.append(reason)
         self.kill_at = min(self.kill_at, time.monotonic() + grace)
 
     def _reap(self) -> bool:
         """Collect what has ended; False when no child is left. Several at once: a signal's victim is the cause."""
-        statuses, any_left = descendants.reap()
+        statuses, any_left = process_tree.reap()
         ended = [(self.running.pop(pid), status) for pid, status in statuses if pid in self.running]
         for child, status in ended:
             child.ended(status)
@@ -320,7 +327,7 @@ class _Supervision:
     def _judge(self, ended: list[Child]) -> None:
         """Whether the end of these processes is a failure of the run."""
         if self.stop and (ranks := self.ranks.ends()):
-            from launch.supervision.rank_report import after_stop
+            from launch.supervision.failure_cause import after_stop
 
             grace = self.settings.stop_grace if "grace" in self.reasons else 0.0
             failure = after_stop(ranks, self.stop, grace)
@@ -333,6 +340,8 @@ class _Supervision:
         if self.serves and not self.running and not self.reasons:
             failed = ended  # the other hosts still needed it, even if it thinks that it ended well
         if failed:
+            from launch.supervision.failure_cause import follows  # only jobs that failed need it
+
             self.console.drain([stream for child in failed for stream in (child.stdout, child.stderr)])
             first = min(failed, key=lambda child: (follows(child.last_lines()), not child.signal_name))
             kind = STOPPED if self.stop else FAILED
@@ -365,7 +374,7 @@ class _Supervision:
             self._end("grace", float("inf"))
             self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE, 0.2)
             return True
-        left = descendants.listed(descendants.signal_all(signal.SIGKILL))
+        left = process_tree.listed(process_tree.signal_all(signal.SIGKILL))
         now = time.monotonic()
         if self.give_up_at == float("inf"):
             self.give_up_at = now + self._within_margin(KILL_BOUND, 0.3)
@@ -387,7 +396,3 @@ class _Supervision:
     def _say(self, text: str) -> None:
         """A line of our own, in order with the processes' output."""
         self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))
-
-
-def _asked_to_stop(host: str) -> str:
-    return f"stopped because {host} was asked to stop"

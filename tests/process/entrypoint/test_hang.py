@@ -1,4 +1,4 @@
-"""watchdog and stacks: a job that neither writes nor computes is ended, with every Python stack in the report."""
+"""hang: a job that neither writes nor computes is ended, with every Python stack in the report."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hosts import LEADER, Job
 from supervised import Script, run
 
-from launch.supervision import descendants
-from launch.supervision.watchdog import Watchdog
+from launch.supervision import process_tree
+from launch.supervision.hang import Watchdog
 
 HANG_CODE = 124
 WAITS = """
@@ -31,8 +31,8 @@ class Clock:
         self.now = 100.0
         self.ticks = {11: 1000}
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(descendants, "descendants", lambda: list(self.ticks))
-        monkeypatch.setattr(descendants, "cpu_ticks", lambda pid: self.ticks[pid])
+        monkeypatch.setattr(process_tree, "descendants", lambda: list(self.ticks))
+        monkeypatch.setattr(process_tree, "cpu_ticks", lambda pid: self.ticks[pid])
         monkeypatch.setattr(os, "sysconf", lambda _name: 100)
 
     def pass_by(self, watchdog: Watchdog, seconds: float, *, bytes_per_second: int = 0, cores: float = 0.0) -> bool:

@@ -1,4 +1,7 @@
-"""What a job that hangs shows: Python stacks of every process by faulthandler, and NCCL's flight recorder.
+"""Notices that a job hangs, and shows what it hangs in. Loaded only with DLC_HANG_TIMEOUT, or when another host hangs.
+
+A job hangs when for a whole timeout no process wrote anything and all together used next to no CPU. Then every process
+shows its Python stacks by faulthandler, and NCCL's flight recorder says who waits for whom.
 
 A process started with PYTHONFAULTHANDLER=1 prints the stacks of its threads to its stderr when it gets SIGABRT, from C,
 also while it is stuck in a library. It ends by that, so this is only for a job that is about to be ended.
@@ -12,10 +15,10 @@ import re
 import signal
 import time
 
-from launch.supervision import descendants
-from launch.supervision.child import name_of
-from launch.supervision.mains import is_starter
+from launch.supervision import process_tree
+from launch.supervision.child_process import name_of
 from launch.supervision.output import Console
+from launch.supervision.stop_targets import is_starter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +26,54 @@ if TYPE_CHECKING:
 
     from launch.base.errors import Outcome
     from launch.base.process_spec import ProcessSpec
-    from launch.supervision.ranks import RankFolder
+    from launch.supervision.rank_files import RankFolder
+
+
+# A job that waits still wakes up its background threads now and then; one that works uses far more. A rank that waits
+# in a busy loop (NCCL spins) counts as working: its framework's own timeout has to notice.
+IDLE_SHARE = 0.01  # of one core
+
+
+class Watchdog:
+    """Asked again and again; remembers when there was progress last."""
+
+    def __init__(self, timeout: float) -> None:
+        """`timeout` in seconds; 0 never barks."""
+        self.timeout = timeout
+        self._progress_at = self._looked_at = time.monotonic()
+        self._bytes = 0
+        self._ticks: dict[int, int] = {}
+        self._used_since_progress = 0.0
+        self._interval = min(5.0, timeout / 4)
+
+    def is_hung(self, bytes_read: int) -> bool:
+        """Whether there was no progress for `timeout` seconds; `bytes_read` counts the output so far."""
+        now = time.monotonic()
+        if not self.timeout or now - self._looked_at < self._interval:
+            return False
+        if now - self._looked_at > 2 * self._interval + 1.0:
+            self._progress_at = now  # this process stood still itself (a paused container)
+        self._looked_at = now
+        self._used_since_progress += self._cpu_seconds()
+        busy = self._used_since_progress > IDLE_SHARE * max(self._interval, now - self._progress_at)
+        if bytes_read != self._bytes or busy:
+            self._bytes, self._progress_at, self._used_since_progress = bytes_read, now, 0.0
+        return now - self._progress_at >= self.timeout
+
+    def cause(self, host: str) -> str:
+        """What it barks at."""
+        return (
+            f"the job hangs on {host}: no output and no CPU use for {self.timeout:g} s (DLC_HANG_TIMEOUT); "
+            "the Python stacks of its processes follow"
+        )
+
+    def _cpu_seconds(self) -> float:
+        """CPU time that descendants used since the last call; a new process counts with all it has used."""
+        ticks = {pid: process_tree.cpu_ticks(pid) for pid in process_tree.descendants()}
+        used = sum(max(0, count - self._ticks.get(pid, 0)) for pid, count in ticks.items())
+        self._ticks = ticks
+        return float(used) / os.sysconf("SC_CLK_TCK")
+
 
 PER_PROCESS = 2.0  # seconds for one process to print its stacks
 ALTOGETHER = 30.0  # seconds
@@ -47,7 +97,7 @@ def collect(console: Console, planned: Mapping[int, str], ranks: RankFolder) -> 
     and the parents of ranks are left alone: the text comes through them, and they have no stack to tell of.
     """
     ranks.stop()  # an aborted rank is no reason for its starter to end the others
-    pids = [pid for pid in descendants.descendants() if not is_starter(descendants.command(pid))]
+    pids = [pid for pid in process_tree.descendants() if not is_starter(process_tree.command(pid))]
     names = {pid: _name(pid, planned) for pid in pids}
     for pid in pids:
         _send(pid, signal.SIGSTOP)
@@ -68,7 +118,7 @@ def _abort(console: Console, pid: int, ranks: RankFolder) -> str:
     _send(pid, signal.SIGCONT)
     deadline = time.monotonic() + PER_PROCESS
     told = ""
-    while time.monotonic() < deadline and (descendants.is_running(pid) or (below_parent and not told)):
+    while time.monotonic() < deadline and (process_tree.is_running(pid) or (below_parent and not told)):
         console.turn(0.02)
         told = _as_its_parent_tells(pid, ranks) if below_parent else ""
     console.turn(0.0)
@@ -97,7 +147,7 @@ def _runs_python(pid: int) -> bool:
 
 def _name(pid: int, ranks: Mapping[int, str]) -> str:
     name = ranks.get(pid) or _rank_of(pid)
-    return f"{name}, process {descendants.describe(pid)}" if name else f"process {descendants.describe(pid)}"
+    return f"{name}, process {process_tree.describe(pid)}" if name else f"process {process_tree.describe(pid)}"
 
 
 def _rank_of(pid: int) -> str:
@@ -108,10 +158,6 @@ def _rank_of(pid: int) -> str:
     except OSError:
         return ""
     return f"rank {found.group(1).decode()}" if found else ""
-
-
-# A job that waits still wakes up its background threads now and then; one that works uses far more. A rank that waits
-# in a busy loop (NCCL spins) counts as working: its framework's own timeout has to notice.
 
 
 PIPE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"

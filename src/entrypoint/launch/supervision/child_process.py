@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from launch.base.process_spec import ProcessSpec
-    from launch.supervision.journal import Log
-    from launch.supervision.ranks import RankEnd
+    from launch.supervision.event_log import Log
+    from launch.supervision.rank_files import RankEnd
 
 
 LAST_LINES = 20
@@ -36,7 +36,7 @@ class Child:
         err_read, err_write = os.pipe()
         self.stdout = Stream(out_read, console.stdout, prefix, log)
         if spec.role == "mpirun":
-            from launch.supervision.packets import PacketStream
+            from launch.supervision.mpi_output import PacketStream
 
             self.stderr: Stream = PacketStream(err_read, console.stderr, prefix, log, self.stdout)
         else:
@@ -80,7 +80,7 @@ def failure_of(
 
     `early` are names of processes that had ended with 0 before it.
     """
-    from launch.supervision.reason import telling
+    from launch.supervision.failure_cause import telling
 
     failure = Failure(
         cause=cause,
@@ -92,7 +92,7 @@ def failure_of(
         last_lines=child.last_lines(),
         error=telling(child.stderr.last_lines(MOST_LINES)),
     )
-    from launch.supervision.rank_report import STARTERS, after_early_ends, root_cause
+    from launch.supervision.failure_cause import STARTERS, after_early_ends, root_cause
 
     if child.spec.role in STARTERS:
         failure = root_cause(failure, child.stderr.tail.decode("utf-8", "replace"), ranks)

@@ -7,7 +7,6 @@ Without a stop its words say it. A process that failed takes a moment to end, in
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 
@@ -18,18 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from launch.supervision.ranks import RankEnd, RankFolder
+    from launch.supervision.rank_files import RankEnd, RankFolder
     from launch.supervision.settings import GroupOfHosts
+
 
 # How a process ends that the stop ended, also one below a shell, which has no signal to show.
 _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 
 CAUSE_BOUND = 5.0  # seconds for the one that failed first to end; TensorFlow's Python takes two of them on a busy host
-# What ranks of Horovod, TensorFlow, gloo and NCCL say when another one has gone.
-_LOST = (
-    r"Horovod has been shut ?down|Collective ops is aborted by|Connection (closed|reset) by peer|Socket closed"
-    r"|Broken pipe|remote process exit(ed|ing)|failed to connect to all addresses"
-)
 
 
 class Aftermath:
@@ -92,6 +87,8 @@ class Aftermath:
 
     def awaits(self, failure: Failure) -> bool:
         """Whether this failure is no reason yet: that of a rank which lost another one, whose own may still come."""
+        from launch.supervision.failure_cause import follows  # only jobs that failed need it
+
         if not follows(failure.last_lines):
             return False
         if self._await_until == 0.0:
@@ -113,13 +110,6 @@ class Aftermath:
     def with_consequence(self, reason: Failure) -> Failure:
         """The failure that was awaited, with the one that it explains behind it."""
         return reason._replace(cause=f"{reason.cause}; then {self.awaiting.cause}") if self.awaiting else reason
-
-
-def follows(last_lines: Sequence[str]) -> bool:
-    """Whether the error in a process's last lines only says that another process has gone."""
-    heads = [number for number, line in enumerate(last_lines) if line.endswith("Traceback (most recent call last):")]
-    words = last_lines[heads[-1] :] if heads else last_lines
-    return any(re.search(_LOST, line) for line in words if not line.startswith(" "))
 
 
 def is_ended(exit_code: int) -> bool:

@@ -23,7 +23,7 @@ def frame(failure: Failure, with_lines: bool = True) -> str:
 
     `with_lines`: all its last lines, where they stand far above or among other ranks'; else those that tell most.
     """
-    from launch.supervision.reason import most_telling  # only jobs that failed need it
+    from launch.supervision.failure_cause import most_telling  # only jobs that failed need it
 
     failure = _readable(failure)
     told = most_telling(failure.error, failure.last_lines)
@@ -40,7 +40,7 @@ def report(failure: Failure) -> str:
 
     Where they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
     """
-    from launch.supervision.reason import end_of  # only jobs that failed need it
+    from launch.supervision.failure_cause import end_of  # only jobs that failed need it
 
     failure = _readable(failure)
     head = failure.cause[: REASON_LENGTH // 2]
@@ -157,11 +157,11 @@ def _escaped(text: str) -> str:
 
 def _digest(failure: Failure, head: str) -> tuple[str, str]:
     """(the head with what tells most, the lines without noise) of lines that do not fit."""
-    from launch.supervision import reason  # only long reports need it
+    from launch.supervision import failure_cause  # only long reports need it
 
-    told = failure.error or reason.telling(failure.last_lines)
+    told = failure.error or failure_cause.telling(failure.last_lines)
     head = "\n".join([head, *told])[: REASON_LENGTH - REASON_LENGTH // 8]
-    return head, "\n".join(reason.without_noise(failure.last_lines))
+    return head, "\n".join(failure_cause.without_noise(failure.last_lines))
 
 
 def _reserved(path: str) -> str:

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
+
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h; since Linux 3.4
 LONGEST_COMMAND = 1 << 12  # bytes of a command line that are looked at
 

@@ -19,8 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from launch.supervision.journal import Log
+    from launch.supervision.event_log import Log
     from launch.supervision.output import Console
+
 
 # A marked line: the mark, its stream, what it is, whose it is, a blank, text. A line of a user's never begins with the
 # mark, for a prefix comes first. Before it stands what mpirun adds itself: `[1,3]<stderr>:` with --tag-output.

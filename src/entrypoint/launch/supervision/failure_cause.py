@@ -1,48 +1,121 @@
-"""Which rank below torchrun or mpirun failed first, and how: from the starter's closing report and the ranks' files."""
+"""Which process failed first, and the lines that tell why. Loaded only by a failure, and by the parents of ranks.
+
+A cause is easily buried: an array of 2,000 characters in the message, lines of `^^^^`, a hundred lines that a library
+logs while it goes down. Below torchrun and mpirun the starter's closing report and the ranks' files say which rank
+it was.
+"""
 
 from __future__ import annotations
 
 import re
+import signal
 from itertools import takewhile
 
 from launch.base.errors import UNAVAILABLE, Failure, signal_name
-from launch.supervision.aftermath import follows
-from launch.supervision.reason import telling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from launch.supervision.ranks import RankEnd
+    from launch.supervision.rank_files import RankEnd
+
+
+LONGEST_ERROR = 300  # characters that are shown of one line; both of its ends, for either may be the telling one
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+(, in .*)?')
+_RANK = re.compile(r"\[rank\d+\]: ?")  # PyTorch's, before each line of a traceback
+_MARKS = re.compile(r"\s*[~^]+\s*")  # Python 3.11 and later mark the expression
+_CHATTER = re.compile(
+    r"[IWEF]\d{4} \d\d:\d\d:\d\d"  # absl, glog and torch's own logs
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "  # TensorFlow
+    r"|WARNING: All log messages before absl::InitializeLog"
+)
+# Of a program that started the one that failed, whose own traceback is above.
+_STARTER = re.compile(r"torch\.distributed\.elastic\..*ChildFailedError|subprocess\.CalledProcessError")
+_LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<string>")
+
+
+def telling(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The frame in the user's code and the error line of the last traceback; () where there is none.
+
+    That of a program that only started the one that failed counts where there is no other.
+    """
+    lines = tuple(_RANK.sub("", line) for line in lines)
+    starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
+    found = [_told(lines[start + 1 : end]) for start, end in zip(starts, [*starts[1:], len(lines)])]
+    told = [each for each in found if each]
+    own = [each for each in told if not _STARTER.match(each[-1])]
+    return (own or told or [()])[-1]
+
+
+def most_telling(error: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The `error` where it is known, else what the last lines say of it; without a traceback the last of them."""
+    return error or telling(lines) or tuple(map(shortened, lines[-1:]))
+
+
+def end_of(text: str, room: int) -> str:
+    """The last whole lines that fit into so many characters; of a line that is longer than that its end."""
+    cut = text[-room:]
+    whole = cut if len(text) <= room or text[-room - 1] == "\n" else cut.partition("\n")[2]
+    return whole or cut
+
+
+def _told(body: tuple[str, ...]) -> tuple[str, ...]:
+    """The same of the lines below one traceback's head."""
+    frames = [number for number, line in enumerate(body) if _FRAME.fullmatch(line)]
+    own = [number for number in frames if not any(part in body[number] for part in _LIBRARY)]
+    last_frame = frames[-1] if frames else -1
+    error = next((line for line in body[last_frame + 1 :] if line and not line[0].isspace()), "")
+    if not error:
+        return ()
+    frame = _frame_lines(body, (own or frames)[-1]) if frames else ()
+    return (*frame, shortened(error))
+
+
+def without_noise(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines without marks below code and without what libraries log; all of them where nothing else is left."""
+    kept = tuple(line for line in lines if not _MARKS.fullmatch(line) and not _CHATTER.match(line))
+    return kept or lines
+
+
+def shortened(line: str) -> str:
+    """A long line's two ends."""
+    if len(line) <= LONGEST_ERROR:
+        return line
+    half = LONGEST_ERROR // 2
+    return f"{line[:half]} ... {line[-half:]}"
+
+
+def _frame_lines(body: tuple[str, ...], number: int) -> tuple[str, ...]:
+    """The frame and the source line that follows it."""
+    following = body[number + 1 : number + 2]
+    source = tuple(line for line in following if line[:1].isspace() and not _FRAME.fullmatch(line))
+    return tuple(shortened(line) for line in (body[number], *source))
+
 
 STARTERS = ("torchrun", "mpirun")  # roles of processes that start ranks
 LAST_LINES = 20
 MOST_NAMED = 4  # ranks
 
+# These are compiled when they are first used: the parent of each rank loads this file for `telling` alone.
 # torchrun exits with 1 whatever its ranks exit with.
-_TORCHRUN = re.compile(
-    r"Root Cause \(first observed failure\):.*?rank\s*: (?P<rank>\d+) \(local_rank: \d+\)"
-    r".*?exitcode\s*: (?P<code>-?\d+) \(pid: \d+\)",
-    re.DOTALL,
+_TORCHRUN = (
+    r"(?s)Root Cause \(first observed failure\):.*?rank\s*: (?P<rank>\d+) \(local_rank: \d+\)"
+    r".*?exitcode\s*: (?P<code>-?\d+) \(pid: \d+\)"
 )
 # Stopped, it exits with 1 as well, and this is all it says of the signal.
-_STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
+_STOPPED = r"stopped by (?P<name>SIG[A-Z]+)\b"
 # The first line that torchrun (of today, and PyTorch 1.10) writes about an end: before it are the words of the ranks.
-_TORCHRUN_OWN = re.compile(
-    r"^([EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/|(ERROR|WARNING):torch\.distributed\.elastic\.)", re.MULTILINE
-)
-_LINE = re.compile(r"^\[([^\]]+):(\d+)\] (.*)$", re.MULTILINE)
+_TORCHRUN_OWN = r"(?m)^([EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/|(ERROR|WARNING):torch\.distributed\.elastic\.)"
+_LINE = r"(?m)^\[([^\]]+):(\d+)\] (.*)$"
 _ENDED_BY_OTHERS = (-15, -9)  # SIGTERM, SIGKILL: what a starter ends the remaining ranks with
-_MPIRUN_EXIT = re.compile(  # Open MPI 4 and 5
-    r"Process name: \[(\[\d+,\d+\]|[^\s\]]+@\d+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
-)
+# Open MPI 4 and 5
+_MPIRUN_EXIT = r"Process name: \[(\[\d+,\d+\]|[^\s\]]+@\d+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
 # What mpirun's agent says of a host that could not be started, before 30 lines in which mpirun guesses at the reason.
-_MPI_AGENT = re.compile(r"^dlc: mpirun: (?P<why>.*)$", re.MULTILINE)
-_MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
+_MPI_AGENT = r"(?m)^dlc: mpirun: (?P<why>.*)$"
+_MPIRUN_SIGNAL = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)"
 # It called MPI_Init and not MPI_Finalize, and its exit code was 0. mpirun's own is 1, and it guesses at three reasons.
-_MPIRUN_LEFT = re.compile(
-    r"due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+)\s+exiting\s+improperly"
-)
+_MPIRUN_LEFT = r"due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+)\s+exiting\s+improperly"
 
 
 def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
@@ -71,8 +144,8 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     # A stopped starter ends its ranks with signals and reports those: the stop request is the cause.
     if not failure.cause.startswith(failure.role):
         return _stopped(failure, output)
-    match = _TORCHRUN.search(output) or _MPIRUN_EXIT.search(output) or _MPIRUN_SIGNAL.search(output)
-    if match is None and (left := _MPIRUN_LEFT.search(output)):
+    match = re.search(_TORCHRUN, output) or re.search(_MPIRUN_EXIT, output) or re.search(_MPIRUN_SIGNAL, output)
+    if match is None and (left := re.search(_MPIRUN_LEFT, output)):
         return failure._replace(cause=f"worker rank {left['rank']} on {left['host']} left without MPI_Finalize")
     if match is None:  # it was killed, or says it in words that we do not know
         first = next((rank for rank in ranks if rank.code and rank.code not in _ENDED_BY_OTHERS), None)
@@ -87,7 +160,7 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
 def _explained(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:
     """The failure of a rank that this one lost, and that took longer to end: its starter saw this one first."""
     said: dict[tuple[str, str], list[str]] = {}
-    for host, rank, line in _LINE.findall(output):
+    for host, rank, line in re.findall(_LINE, output):
         said.setdefault((host, rank), []).append(line)
     for (host, rank), lines in said.items():
         last_lines, error = tuple(lines[-LAST_LINES:]), telling(tuple(lines))
@@ -100,7 +173,7 @@ def _explained(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure
 
 def _not_started(failure: Failure, output: str) -> Failure:
     """The failure with the reason why mpirun could not start another host, where that was it."""
-    agent = _MPI_AGENT.search(output) if failure.role == "mpirun" else None
+    agent = re.search(_MPI_AGENT, output) if failure.role == "mpirun" else None
     return (
         failure._replace(cause=f"{failure.cause}: {agent['why']}", exit_code=UNAVAILABLE, last_lines=())
         if agent
@@ -126,10 +199,9 @@ def _in_own_words(named: Failure, rank: RankEnd) -> Failure:
 
 def _stopped(failure: Failure, output: str) -> Failure:
     """The failure of a starter that was asked to stop: it exits with 1, which says nothing."""
-    match = _STOPPED.match(failure.cause)
+    match = re.match(_STOPPED, failure.cause)
     if match is None:
         return failure
-    import signal  # its names are needed only here
 
     signum = int(signal.Signals[match["name"]])
     words = _words_of_ranks(output) or failure.last_lines
@@ -138,7 +210,7 @@ def _stopped(failure: Failure, output: str) -> Failure:
 
 def _words_of_ranks(output: str) -> tuple[str, ...]:
     """The last lines before torchrun's own; none where it is not torchrun that wrote."""
-    own = _TORCHRUN_OWN.search(output)
+    own = re.search(_TORCHRUN_OWN, output)
     return tuple(output[: own.start()].splitlines()[-LAST_LINES:]) if own else ()
 
 
@@ -173,3 +245,17 @@ def after_early_ends(failure: Failure, ranks: Sequence[RankEnd], children: Seque
     return failure._replace(
         cause=f"{failure.cause}; before that {', '.join(early[:MOST_NAMED])}{more} had ended with code 0"
     )
+
+
+# What ranks of Horovod, TensorFlow, gloo and NCCL say when another one has gone.
+_LOST = (
+    r"Horovod has been shut ?down|Collective ops is aborted by|Connection (closed|reset) by peer|Socket closed"
+    r"|Broken pipe|remote process exit(ed|ing)|failed to connect to all addresses"
+)
+
+
+def follows(last_lines: Sequence[str]) -> bool:
+    """Whether the error in a process's last lines only says that another process has gone."""
+    heads = [number for number, line in enumerate(last_lines) if line.endswith("Traceback (most recent call last):")]
+    words = last_lines[heads[-1] :] if heads else last_lines
+    return any(re.search(_LOST, line) for line in words if not line.startswith(" "))

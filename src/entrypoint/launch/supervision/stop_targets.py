@@ -13,13 +13,14 @@ import re
 import signal
 
 from launch.base.compat import NamedTuple
-from launch.supervision import descendants
+from launch.supervision import process_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from launch.supervision.settings import Settings
+
 
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"))
 # Programs and Python modules that run others and hold no state of a training.
@@ -130,24 +131,24 @@ def _python_target(words: tuple[str, ...]) -> tuple[str, str]:
 
 def take() -> list[Process]:
     """Every descendant, parents before children."""
-    return [_process(pid) for pid in descendants.descendants()]
+    return [_process(pid) for pid in process_tree.descendants()]
 
 
 def _process(pid: int) -> Process:
-    words = descendants.command(pid)
-    masks = descendants.signal_masks(pid)
+    words = process_tree.command(pid)
+    masks = process_tree.signal_masks(pid)
     is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
     # bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
-    catches = [descendants.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
+    catches = [process_tree.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
     return Process(
         pid,
-        descendants.parent(pid),
+        process_tree.parent(pid),
         words,
         reads=_pipe(pid, 0),
         writes=tuple(filter(None, (_pipe(pid, 1), _pipe(pid, 2)))),
         traps_stop=is_shell and catches == [True, False],
         # A shell without job control starts `command &` with SIGINT ignored.
-        in_background=descendants.has_signal(masks, "SigIgn", signal.SIGINT),
+        in_background=process_tree.has_signal(masks, "SigIgn", signal.SIGINT),
     )
 
 
@@ -172,20 +173,20 @@ def tell_mains(signum: int, planned: Collection[int], serving: Collection[int]) 
     `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
     """
     found = mains(take(), [*planned, *serving], os.getpid())
-    told = [pid for pid in found if pid not in serving and descendants.send(pid, _as_heard(pid, signum))]
-    for pid in filter(descendants.is_paused, told):
-        descendants.send(pid, signal.SIGCONT)
+    told = [pid for pid in found if pid not in serving and process_tree.send(pid, _as_heard(pid, signum))]
+    for pid in filter(process_tree.is_paused, told):
+        process_tree.send(pid, signal.SIGCONT)
     return told
 
 
 def end_orphans(own: Collection[int]) -> None:
     """SIGTERM to what main processes left behind when they ended; `own` are the launcher's own children."""
-    for pid in descendants.orphans(but=own):
-        if not is_starter(descendants.command(pid)):
-            descendants.send(pid, signal.SIGTERM)
+    for pid in process_tree.orphans(but=own):
+        if not is_starter(process_tree.command(pid)):
+            process_tree.send(pid, signal.SIGTERM)
 
 
 def _as_heard(pid: int, signum: int) -> int:
     """SIGHUP and SIGQUIT as they came to whom has a handler for them; SIGTERM to all others, which save on that."""
-    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or descendants.catches(pid, signum)
+    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or process_tree.catches(pid, signum)
     return signum if as_it_is else signal.SIGTERM

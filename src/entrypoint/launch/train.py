@@ -21,9 +21,16 @@ from launch.plan import frameworks, install
 from launch.plan.host_plan import make_host_plan, variables_passed_on
 from launch.plan.request import Request, job_python, read_request
 from launch.plan.strategies import single
-from launch.supervision import failure, grace
-from launch.supervision import run as supervise
-from launch.supervision.settings import END_GRACE, RAY_END_GRACE, Settings
+from launch.supervision import failure_report
+from launch.supervision.settings import (
+    END_GRACE,
+    RAY_END_GRACE,
+    Settings,
+    assumed_grace,
+    found_checkpoints,
+    stop_limits,
+)
+from launch.supervision.supervisor import supervise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,13 +53,13 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(folder)
     if request.records_collectives:
         _make_folder(paths.launcher)
-    failure.reserve(paths.failure)
+    failure_report.reserve(paths.failure)
     if request.devices.num_gpus:
         from launch.group import gpus  # a host without them has no use for it
 
         described = gpus.describe(request)
         _say(described.lines() if described else ())
-    _say(grace.found_checkpoints(paths.checkpoints))
+    _say(found_checkpoints(paths.checkpoints))
     _say(filter(None, [_known_by_own_name(request)]))
     if request.members:
         from launch.group.session import in_group  # a host alone has no use for sockets and threads
@@ -111,7 +118,7 @@ def _with_advice(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outc
 
 def _settings(request: Request) -> Settings:
     environ = request.environ
-    limits = grace.of(environ)
+    limits = stop_limits(environ)
     is_ray = request.strategy is not None and request.strategy.strategy == "ray"
     return Settings(
         host=request.cluster.current_host,
@@ -130,15 +137,15 @@ def _part(request: Request, settings: Settings, group: Group | None = None) -> O
     try:
         outcome, env = _run(request, settings, group)
     except (LaunchError, signals.StopRequested) as error:
-        failure.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
+        failure_report.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
         raise
     if group and not (outcome.stopped or signals.received() or group.remote_stop()):
         outcome = group.explained(outcome)
-    outcome = failure.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
+    outcome = failure_report.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
     if outcome.stopped and outcome.exit_code == 0:
-        outcome = failure.stopped(outcome, exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host)
+        outcome = failure_report.stopped(outcome, exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host)
     outcome = _with_advice(outcome, request.job.dialect, env)
-    failure.write(paths.failure, outcome)
+    failure_report.write(paths.failure, outcome)
     return outcome
 
 
@@ -153,13 +160,13 @@ def _run(request: Request, settings: Settings, group: Group | None) -> tuple[Out
     plan.check_programs(request.paths.code)
     entry_point.make_executable(plan.context.entry, request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
-    _say(filter(None, [grace.assumption(request.environ)]))
+    _say(filter(None, [assumed_grace(request.environ)]))
     signals.check()
     _make_own_folders(plan.context)
     _write_private_files(plan.launch)
     try:
         for process in plan.install:
-            outcome = supervise.run([process], getting_ready)
+            outcome = supervise([process], getting_ready)
             if outcome.exit_code or outcome.stopped:
                 return outcome, {}
         return _run_processes(request, plan.launch, settings, group), plan.context.env
@@ -204,10 +211,10 @@ def _attempt_in(request: Request, group: Group | None, launch: Launch, settings:
 
 def _attempt(launch: Launch, settings: Settings) -> Outcome:
     for process in launch.before:
-        outcome = supervise.run([process], settings._replace(more_follows=True, hang_timeout=0.0))
+        outcome = supervise([process], settings._replace(more_follows=True, hang_timeout=0.0))
         if outcome.exit_code:
             return outcome
-    return supervise.run(launch.processes, settings)
+    return supervise(launch.processes, settings)
 
 
 def _restarts(request: Request) -> int:
@@ -222,7 +229,7 @@ def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
         argv = (job_python(request.environ), process_spec.path("s3_download"), code.location, download)
         env = variables_passed_on(request.environ)
-        outcome = supervise.run([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
+        outcome = supervise([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
         if outcome.exit_code or outcome.stopped:
             return outcome
     try:

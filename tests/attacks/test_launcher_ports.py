@@ -17,7 +17,7 @@ from stranger import ATTACKS
 from supervised import HANG_BOUND, wait_until
 from test_group_breaks import UNTIL_GO, wait_until_running
 from test_programs import ask
-from test_remote_start_of_daemons import Pair
+from test_remote_exec_of_daemons import Pair
 
 from harness.ports import free_port
 from launch.base import process_spec

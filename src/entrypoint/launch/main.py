@@ -48,7 +48,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
                 return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
         if verb == "--preflight":
-            from launch.group.session import preflight_only
+            from launch.multi_host import preflight_only
 
             with signals.Interrupting():
                 environ = with_token(environ, keep=True)
@@ -74,9 +74,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) -> int:
-    from launch.group import gpus
     from launch.job import source
     from launch.plan import explain
+    from launch.preflight import gpus
 
     request = read_request(environ, extra)
     found = gpus.describe(request)
@@ -127,9 +127,9 @@ def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested
     except LaunchError:  # who the others are is what went wrong
         return
     if not is_alone:
-        from launch.group import session
+        from launch import multi_host
 
-        session.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
+        multi_host.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -14,13 +14,13 @@ from launch.base.paths import RANK_FOLDER, Paths
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.settings import choice, count, exit_code, seconds
 from launch.discovery import own_name
-from launch.group import traps
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import frameworks, install
 from launch.plan.host_plan import make_host_plan, variables_passed_on
 from launch.plan.request import Request, job_python, read_request
 from launch.plan.strategies import single
+from launch.preflight import host_checks
 from launch.supervision import failure_report
 from launch.supervision.settings import (
     END_GRACE,
@@ -36,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from launch.group.member import Group
+    from launch.coordination.member import Group
     from launch.plan.context import Context
 
 
@@ -55,20 +55,22 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(paths.launcher)
     failure_report.reserve(paths.failure)
     if request.devices.num_gpus:
-        from launch.group import gpus  # a host without them has no use for it
+        from launch.preflight import gpus  # a host without them has no use for it
 
         described = gpus.describe(request)
         _say(described.lines() if described else ())
     _say(found_checkpoints(paths.checkpoints))
     _say(filter(None, [_known_by_own_name(request)]))
     if request.members:
-        from launch.group.session import in_group  # a host alone has no use for sockets and threads
+        from launch.multi_host import in_group  # a host alone has no use for sockets and threads
 
         outcome = in_group(request, settings, _part)
     else:
-        found = traps.find(request.devices, request.cluster, environ, is_distributed=request.strategy is not None)
+        found = host_checks.find_problems(
+            request.devices, request.cluster, environ, is_distributed=request.strategy is not None
+        )
         _say(f"preflight: {finding}" for finding in (*found, *own_name.trouble()))
-        traps.refuse(found, environ)
+        host_checks.refuse(found, environ)
         outcome = _part(request, settings)
     if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
@@ -178,9 +180,9 @@ def _run(request: Request, settings: Settings, group: Group | None) -> tuple[Out
 
 def _wait_until_ready(group: Group) -> Outcome | None:
     """All hosts start their processes together; what ended the job instead, None if nothing did."""
-    from launch.group import meeting  # a host alone has no use for it
+    from launch.coordination import rendezvous  # a host alone has no use for it
 
-    return meeting.wait_until_ready(group)
+    return rendezvous.wait_until_ready(group)
 
 
 def _run_processes(request: Request, launch: Launch, settings: Settings, group: Group | None) -> Outcome:
@@ -201,9 +203,9 @@ def _attempt_in(request: Request, group: Group | None, launch: Launch, settings:
     outcome = _attempt(launch, settings)
     if not group or not outcome.failure:
         return outcome
-    from launch.group import meeting
+    from launch.coordination import rendezvous
 
-    at_last = meeting.outlast(group, outcome)
+    at_last = rendezvous.outlast(group, outcome)
     if not at_last.failure:
         _remove(request.paths.failure)  # which the processes may have written
     return at_last

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.job_folder import TORCHRUN, JobFolder, hosts
-from launch.group import gpus
 from launch.plan.request import read_request
+from launch.preflight import gpus
 
 # nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap --format=csv,noheader,nounits
 H200 = "NVIDIA H200, 143771, 580.159.04, 9.0\n" * 2

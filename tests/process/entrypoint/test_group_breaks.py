@@ -18,11 +18,10 @@ from supervised import HANG_BOUND, wait_until
 from harness.ports import free_port
 from launch import signals
 from launch.base.errors import SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
-from launch.group import token
-from launch.group.channel import FEWEST_SEATS
-from launch.group.hub import Hub
-from launch.group.ledger import Place, Rules
-from launch.group.member import Group
+from launch.coordination.channel import FEWEST_SEATS, job_key
+from launch.coordination.coordinator import Hub
+from launch.coordination.member import Group
+from launch.coordination.membership import Place, Rules
 
 HOSTS = (LEADER, "algo-2")
 UNTIL_GO = """
@@ -34,9 +33,9 @@ while not os.path.exists("go") and os.getppid() == launcher: time.sleep(0.01)
 # For hosts that meet what is not their job's, in the order of the launcher's own bounds. None waits for its `timeout`,
 # which is beyond what a test waits.
 SURE_SOON = {
-    "launch.group.member.HELLO_BOUND": 0.5,
-    "launch.group.listeners.SURE_AFTER": 0.5,
-    "launch.group.listeners.HOPELESS_AFTER": 4.0,
+    "launch.coordination.member.HELLO_BOUND": 0.5,
+    "launch.coordination.sockets.SURE_AFTER": 0.5,
+    "launch.coordination.sockets.HOPELESS_AFTER": 4.0,
 }
 
 
@@ -106,7 +105,7 @@ def test_a_host_with_another_token_ends_soon_and_the_others_are_warned_and_wait_
 
 def test_a_host_that_never_came_is_named_with_who_claimed_to_be_it(tmp_path: Path) -> None:
     with Job(
-        tmp_path, HOSTS, timeout=8.0, constants={**SURE_SOON, "launch.group.listeners.HOPELESS_AFTER": 1.0}
+        tmp_path, HOSTS, timeout=8.0, constants={**SURE_SOON, "launch.coordination.sockets.HOPELESS_AFTER": 1.0}
     ) as job:
         leader = job.start(HOSTS[0], "pass")
         wrong = job.start(HOSTS[1], "pass", environ={"DLC_JOB_TOKEN": "of another job"})
@@ -160,7 +159,7 @@ def test_strangers_cannot_take_the_seats_or_the_descriptors_of_the_jobs_hosts(tm
 def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_there_too() -> None:
     signals.arm()
     rules, port = Rules(HOSTS, HOSTS), free_port()
-    places = [Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND) for host in HOSTS]
+    places = [Place(host, rules, job_key({}, HOSTS), port, HANG_BOUND) for host in HOSTS]
     groups = [Group(place) for place in places]
     try:
         for group in groups:
@@ -186,7 +185,7 @@ def test_a_failure_after_another_hosts_part_had_ended_well_names_that_host() -> 
     """A rank that leaves in the middle with 0 is why the others fail."""
     signals.arm()
     rules, port = Rules(HOSTS, HOSTS), free_port()
-    groups = [Group(Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND)) for host in HOSTS]
+    groups = [Group(Place(host, rules, job_key({}, HOSTS), port, HANG_BOUND)) for host in HOSTS]
     try:
         for group in groups:
             group.start({})
@@ -209,7 +208,7 @@ def test_an_error_of_ours_in_the_hub_is_called_that_and_no_host_is_said_to_have_
 ) -> None:
     signals.arm()
     rules, port = Rules(HOSTS[:1], HOSTS[:1]), free_port()
-    group = Group(Place(HOSTS[0], rules, token.derive({}, HOSTS), port, HANG_BOUND))
+    group = Group(Place(HOSTS[0], rules, job_key({}, HOSTS), port, HANG_BOUND))
     try:
         group.start({})
         wait_until(lambda: group.facts != {})

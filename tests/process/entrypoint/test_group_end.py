@@ -19,11 +19,12 @@ from harness.ports import free_port
 from launch import signals
 from launch.base import process_spec
 from launch.base.errors import UNAVAILABLE, LaunchError
-from launch.group import meeting, token
-from launch.group.ledger import Place, Rules
-from launch.group.member import Group
+from launch.coordination import rendezvous
+from launch.coordination.channel import job_key
+from launch.coordination.member import Group
+from launch.coordination.membership import Place, Rules
 
-LEAVES_SOON = {"launch.group.member.CONNECT_BOUND": 1.0}  # where there is nobody to be told anything
+LEAVES_SOON = {"launch.coordination.member.CONNECT_BOUND": 1.0}  # where there is nobody to be told anything
 UNTIL_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
 FOREVER = "import os, pathlib, time; pathlib.Path(f'running-{os.getpid()}').touch(); time.sleep(600)"
 HOSTS = (LEADER, "algo-2", "algo-3")
@@ -257,8 +258,8 @@ def test_64_hosts_join_and_learn_the_end_together(tmp_path: Path) -> None:
     groups: list[Group] = []
 
     def member(host: str) -> None:
-        place = Place(host, Rules(names, names), token.derive({}, names), port, HANG_BOUND)
-        groups.append(meeting.join(place, {"n": 1}, HANG_BOUND))
+        place = Place(host, Rules(names, names), job_key({}, names), port, HANG_BOUND)
+        groups.append(rendezvous.join(place, {"n": 1}, HANG_BOUND))
 
     signals.arm()
     threads = [threading.Thread(target=member, args=(host,)) for host in names]
@@ -282,4 +283,4 @@ def test_joining_under_a_name_that_is_none_of_the_jobs_is_refused(tmp_path: Path
     signals.arm()
     place = Place(LEADER, Rules(("algo-8", "algo-9"), (LEADER,)), b"key", free_port(), HANG_BOUND)
     with pytest.raises(LaunchError, match="none of this job's hosts"):
-        meeting.join(place, {}, HANG_BOUND)
+        rendezvous.join(place, {}, HANG_BOUND)

@@ -14,12 +14,12 @@ from supervised import HANG_BOUND, wait_until
 from test_group_breaks import UNTIL_GO, wait_until_running
 
 from launch.base.errors import UNAVAILABLE
-from launch.group.absence import Silence, beat_interval, quiet_bound
+from launch.coordination.failure_detector import Silence, beat_interval, quiet_bound
 
 HOSTS = (LEADER, "algo-2")
 FROM_HOST, FROM_HUB = 0, 1
 LINGER = 1.0  # seconds, instead of the hub's own
-CONSTANTS = {"launch.group.hub.LINGER": LINGER}
+CONSTANTS = {"launch.coordination.coordinator.LINGER": LINGER}
 LONG = 4.0 * HANG_BOUND  # seconds of heartbeat, longer than any test
 UNTIL_GO_OR_STOP = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))" + UNTIL_GO
 

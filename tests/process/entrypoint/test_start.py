@@ -85,8 +85,8 @@ NOT_FOR_ONE_HOST = {
     *("typing", "importlib", "warnings"),
     *("socket", "selectors", "subprocess", "threading", "shutil", "tempfile", "hashlib", "hmac", "secrets"),
     *(
-        "launch.group.session",
-        "launch.group.meeting",
+        "launch.multi_host",
+        "launch.coordination.rendezvous",
         "launch.supervision.failure_cause",
         "launch.supervision.stop_targets",
     ),
@@ -262,8 +262,8 @@ def test_serving_strangers_imports_nothing_later(job: JobFolder) -> None:
     """When they have used up all descriptors no file can be opened any more, a module's neither."""
     source = (
         f"import sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
-        "import launch.group.hub\n"
-        "from launch.group.channel import Strangers\n"
+        "import launch.coordination.coordinator\n"
+        "from launch.coordination.channel import Strangers\n"
         "known = set(sys.modules); crowd = Strangers(1)\n"
         "class One: opened_at = 0.0\n"
         "crowd.add(One(), 'a'); crowd.add(One(), 'b'); crowd.overdue(1.0)\n"

@@ -14,7 +14,7 @@ from test_stops import STARTER
 
 from launch.base import process_spec
 from launch.base.errors import Failure
-from launch.group.ledger import Ledger, Rules
+from launch.coordination.membership import Ledger, Rules
 from launch.supervision.rank_files import RankEnd
 from launch.supervision.stop_attribution import Aftermath, is_ended, of_ranks
 

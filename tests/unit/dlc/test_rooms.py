@@ -41,9 +41,16 @@ LAUNCH = {
     "job": ("signals", "base"),
     "plan": ("signals", "base", "discovery", "job"),
     "supervision": ("signals", "base"),
-    "group": ("signals", "base", "discovery", "job", "plan", "supervision"),
-    "train": ("signals", "base", "discovery", "job", "plan", "supervision", "group"),
-    "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "train"),
+    "coordination": ("signals", "base", "discovery", "supervision"),
+    "preflight": ("signals", "base", "discovery", "job", "plan", "supervision", "coordination"),
+    "multi_host": ("signals", "base", "discovery", "job", "plan", "supervision", "coordination", "preflight"),
+    "train": (
+        *("signals", "base", "discovery", "job", "plan", "supervision", "coordination", "preflight", "multi_host"),
+    ),
+    "main": (
+        *("signals", "base", "discovery", "job", "plan", "supervision", "coordination", "preflight", "multi_host"),
+        "train",
+    ),
 }
 COMPILER = ("compiler.places", "compiler.settings", "compiler.seen")
 CACHE = ("compiler.cache_intact", "compiler.cache_folder")

@@ -10,9 +10,9 @@ from typing import NoReturn
 import pytest
 
 from launch.base.errors import CONFIG, LaunchError
-from launch.group.channel import FEWEST_SEATS, Channel, Strangers, seats
-from launch.group.hub import Claims
-from launch.group.listeners import HOPELESS_AFTER, SURE_AFTER, Reach
+from launch.coordination.channel import FEWEST_SEATS, Channel, Strangers, seats
+from launch.coordination.coordinator import Claims
+from launch.coordination.sockets import HOPELESS_AFTER, SURE_AFTER, Reach
 
 
 def channels(stack: ExitStack, count: int) -> list[Channel]:
@@ -83,7 +83,7 @@ def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) 
     """A leader of which a connection met an error, and then its look-up another one, for HOPELESS_AFTER seconds."""
     reach = Reach("algo-1", 7790)
     monkeypatch.setattr("launch.discovery.host_addresses.addresses", lambda _: ("127.0.0.1", "127.0.0.2"))
-    monkeypatch.setattr("launch.group.listeners.socket.create_connection", fails(met))
+    monkeypatch.setattr("launch.coordination.sockets.socket.create_connection", fails(met))
     with pytest.raises(OSError, match=str(met.strerror)):
         reach.connect("algo-2", 1.0)
     monkeypatch.undo()
@@ -115,7 +115,7 @@ def test_a_leader_that_was_never_there_or_a_resolver_that_does_not_answer_is_wai
 def test_an_answer_of_a_moment_is_forgotten_when_nobody_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that ended for a reason of its own: its machine may take long to say that nobody is there."""
     now = [100.0]
-    monkeypatch.setattr("launch.group.listeners.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("launch.coordination.sockets.time.monotonic", lambda: now[0])
     reach = Reach("algo-1", 7790)
     reach.failed(ConnectionResetError(), "connection closed", answered=True)
     now[0] += SURE_AFTER + 1

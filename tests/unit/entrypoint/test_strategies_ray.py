@@ -11,10 +11,10 @@ import pytest
 from harness.job_folder import HETEROGENEOUS, HOMOGENEOUS, RAY, JobFolder, decisions, hosts, install, roles
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.process_spec import Launch
-from launch.group import preflight
 from launch.plan.host_plan import make_host_plan
 from launch.plan.network import Network
 from launch.plan.request import read_request
+from launch.preflight import consistency
 
 DNN_GROUP = {"sagemaker_distribution_instance_groups": ["dnn"]}
 
@@ -94,8 +94,8 @@ def test_a_node_has_the_devices_of_its_host_and_its_group_as_often_as_it_has_cpu
 def test_hosts_with_other_devices_fit_together(job: JobFolder) -> None:
     known = {}
     for host, group, gpus in (("algo-1", "dnn", "8"), ("algo-2", "data", "0"), ("algo-3", "dnn", "8")):
-        known[host] = preflight.facts(read_request(on(job, host, group).env(DLC_NUM_GPUS=gpus).environ))
-    assert preflight.compare(known) == []
+        known[host] = consistency.facts(read_request(on(job, host, group).env(DLC_NUM_GPUS=gpus).environ))
+    assert consistency.compare(known) == []
 
 
 def test_a_group_with_the_name_of_a_resource_of_rays_own_gets_none(job: JobFolder) -> None:

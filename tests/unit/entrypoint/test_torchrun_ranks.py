@@ -8,7 +8,7 @@ import pytest
 
 from launch.base import process_spec
 from launch.base.errors import FAILED, Failure
-from launch.group.ledger import end_of, verdict_of
+from launch.coordination.membership import end_of, verdict_of
 from launch.supervision.failure_cause import root_cause
 
 OWN = Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun", 2, "algo-2", 1, "", ("its report",))

@@ -21,7 +21,7 @@ OWN_OUTPUT = re.compile(r"--?(output-filename|output|xml|merge-stderr-to-stdout)
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
-SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"  # there too: how the hosts start each other (remote_start.py)
+SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"  # there too: how the hosts start each other (remote_exec.py)
 
 
 def plan(context: Context) -> Launch:

@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 GONE_AFTER = 10.0  # seconds of nothing but refusals after which a launcher is given up
 LONGEST_GAP = 2.0  # seconds between two refusals that count; longer: this process stood still
 PROBE_INTERVAL = 0.5  # seconds

@@ -1,8 +1,9 @@
-"""Traps of this host that let a job start and then fail or crawl, each with its remedy: /dev/shm, devices, limits."""
+"""What lets a job start here and then fail or crawl, with remedies: /dev/shm, devices, limits, NVIDIA's driver."""
 
 from __future__ import annotations
 
 import os
+import re
 import resource
 
 from launch.base.compat import NamedTuple
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from launch.discovery.cluster import Cluster
     from launch.discovery.devices import Devices
+
 
 SMALL_SHM = 1 << 30  # bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
 SMALL_NOFILE = 4096  # descriptors; every pair of ranks and every data-loading worker takes some
@@ -36,7 +38,7 @@ class Finding(NamedTuple):
         return f"{self.what}; {self.remedy}"
 
 
-def find(
+def find_problems(
     devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/", is_distributed: bool = False
 ) -> list[Finding]:
     """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries.
@@ -92,9 +94,8 @@ def _nvidia(root: str, environ: Mapping[str, str]) -> list[Finding]:
         return []
     if not any(name.startswith("nvidia") for name in _names(root, "dev")):
         return []  # the machine's GPUs are not this container's
-    from launch.group import nvidia_traps
 
-    return nvidia_traps.find(root, environ.get("DLC_VENV") or DEFAULT_VENV)
+    return find_nvidia_problems(root, environ.get("DLC_VENV") or DEFAULT_VENV)
 
 
 def _shared_memory(root: str) -> Finding | None:
@@ -191,5 +192,102 @@ def _text(root: str, path: str) -> str:
     try:
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             return file.read().strip()
+    except OSError:
+        return ""
+
+
+OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}  # by the image's CUDA; NVIDIA's minor version compatibility
+COMPAT = "usr/local/cuda/compat/libcuda.so.1"  # brings a newer user-mode driver along
+_RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu\d+)?-(\d+)\.")
+
+
+def find_nvidia_problems(root: str, venv: str) -> list[Finding]:
+    """What would leave this host's GPUs idle. `root` relocates /proc and /dev."""
+    found = [_old_driver(root, venv), *_lost_gpus(root)]
+    return [finding for finding in found if finding]
+
+
+def image_cuda(venv: str) -> int:
+    """The major version of the CUDA runtime that the image's wheels brought along, 0 for none."""
+    for python in _entries(f"{venv}/lib"):
+        for name in _entries(f"{venv}/lib/{python}/site-packages"):
+            match = _RUNTIME.match(name)
+            if match:
+                return int(match[1])
+    return 0
+
+
+def nvidia_driver(root: str) -> str:
+    """The driver's version, such as 535.183.01; "" where there is none."""
+    match = re.search(r"Kernel Module\b.*?\s(\d{3,4}(?:\.\d+)+)\s", _content(f"{root}/proc/driver/nvidia/version"))
+    return match[1] if match else ""
+
+
+def is_too_old(version: str, cuda: int, root: str) -> bool:
+    """Whether a driver cannot run the image's CUDA, and the image brings no newer part of a driver along."""
+    major = version.partition(".")[0]
+    return int(major) < OLDEST_DRIVER.get(cuda, 0) and not os.path.exists(f"{root}/{COMPAT}")
+
+
+def nvidia_models(root: str) -> list[str]:
+    """The names of the GPUs that the driver lists."""
+    folder = f"{root}/proc/driver/nvidia/gpus"
+    found = (re.search(r"Model:\s*(.*\S)", _content(f"{folder}/{name}/information")) for name in _entries(folder))
+    return [match[1] for match in found if match]
+
+
+def _old_driver(root: str, venv: str) -> Finding | None:
+    version, cuda = nvidia_driver(root), image_cuda(venv)
+    if not version or not is_too_old(version, cuda, root):
+        return None
+    return Finding(
+        f"the host's NVIDIA driver is {version}, the image's CUDA {cuda} needs {OLDEST_DRIVER[cuda]} or newer: "
+        "training would use the CPU",
+        f"update the host's driver, or use an image of CUDA {_usable(version)}",
+        is_error=True,
+    )
+
+
+def _usable(version: str) -> str:
+    major = int(version.partition(".")[0])
+    return " or ".join(str(cuda) for cuda, oldest in OLDEST_DRIVER.items() if major >= oldest) or "an older release"
+
+
+def _lost_gpus(root: str) -> list[Finding]:
+    """GPUs whose device files are there, but which the driver does not list (any more), or excludes."""
+    folder = f"{root}/proc/driver/nvidia/gpus"
+    known: dict[str, str] = {}
+    for name in _entries(folder):
+        text = _content(f"{folder}/{name}/information")
+        minor = re.search(r"Device Minor:\s*(\d+)", text)
+        if minor:
+            known[minor[1]] = text
+    if not known:  # some drivers of virtual machines list nothing
+        return []
+    given = [name[len("nvidia") :] for name in _entries(f"{root}/dev") if re.fullmatch(r"nvidia\d+", name)]
+    lost = [
+        minor for minor in given if minor not in known or re.search(r"GPU Excluded:\s*Yes", known[minor], re.IGNORECASE)
+    ]
+    return [
+        Finding(
+            f"GPU {minor} (/dev/nvidia{minor}) does not answer: the driver does not list it as usable",
+            "look for Xid errors in the host's dmesg, reset or replace the GPU, or leave it out of the container",
+            is_error=True,
+        )
+        for minor in lost
+    ]
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
     except OSError:
         return ""

@@ -6,8 +6,8 @@ import contextlib
 
 from launch.base.compat import NamedTuple
 from launch.base.paths import DEFAULT_VENV, stated_folder
-from launch.group import nvidia_traps
 from launch.plan.network import network_variables
+from launch.preflight import host_checks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from launch.discovery.devices import Devices
     from launch.plan.request import Request
+
 
 SECONDS = 3.0  # for nvidia-smi, which waits for a driver that hangs
 ENDS = 1.0  # seconds from its kill to its end
@@ -66,13 +67,13 @@ def describe(request: Request, root: str = "/") -> Gpus | None:
     if not request.devices.num_gpus:
         return None
     told = _told(request.environ)
-    gpus = tuple(_gpu(fields) for fields in told) or tuple(Gpu(name) for name in nvidia_traps.models(root))
-    driver = told[0][2] if told else nvidia_traps.driver(root)
+    gpus = tuple(_gpu(fields) for fields in told) or tuple(Gpu(name) for name in host_checks.nvidia_models(root))
+    driver = told[0][2] if told else host_checks.nvidia_driver(root)
     if not (gpus or driver):
         return None
     venv = stated_folder(request.environ, "DLC_VENV", DEFAULT_VENV)
-    cuda = nvidia_traps.image_cuda(venv)
-    fits = not nvidia_traps.is_too_old(driver, cuda, root) if driver[:1].isdigit() and cuda else None
+    cuda = host_checks.image_cuda(venv)
+    fits = not host_checks.is_too_old(driver, cuda, root) if driver[:1].isdigit() and cuda else None
     return Gpus(gpus, driver, cuda, fits, _nccl(request))
 
 

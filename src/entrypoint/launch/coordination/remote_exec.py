@@ -21,14 +21,15 @@ import time
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
+from launch.coordination.channel import Channel, NotOfThisJobError, Strangers, seats
+from launch.coordination.sockets import accept
 from launch.discovery import host_addresses
-from launch.group.channel import Channel, NotOfThisJobError, Strangers, seats
-from launch.group.listeners import accept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
 
 LISTEN_BOUND = 60.0  # seconds that the leader waits until another host listens; all are ready when mpirun starts
 HELLO_BOUND = 30.0  # seconds for the other side to prove itself

@@ -12,16 +12,18 @@ from launch import signals
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
 from launch.base.files import make_private_folder
 from launch.base.paths import WORDS
-from launch.base.settings import GROUP_PORT, HOROVOD_PORT, MASTER_PORT, choice, count, port_of, seconds
+from launch.base.settings import GROUP_PORT, HOROVOD_PORT, JOB_TOKEN, MASTER_PORT, choice, count, port_of, seconds
+from launch.coordination import rendezvous
+from launch.coordination.channel import KEY_REMEDY, is_guessable_key, job_key, purpose_key
+from launch.coordination.member import Group
+from launch.coordination.membership import Place, Rules, named
+from launch.coordination.sockets import require_free
 from launch.discovery import discover, host_addresses
-from launch.group import meeting, pairs, preflight, token
-from launch.group.ledger import Place, Rules, named
-from launch.group.listeners import require_free
-from launch.group.member import Group
-from launch.group.traps import Finding
 from launch.plan.network import Network
 from launch.plan.request import Request, read_request
 from launch.plan.strategies import torchrun
+from launch.preflight import consistency, reachability
+from launch.preflight.host_checks import Finding
 from launch.supervision.settings import Settings
 
 TYPE_CHECKING = False
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from launch.base.paths import Paths
+
 
 HEARTBEAT = 60.0  # seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
 JOIN_TIMEOUT = 900.0  # seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
@@ -50,21 +53,21 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     rules = rules_of(request)
     if rules is None:  # the only host of a group that is a job of its own
         raise ValueError("a host alone has no group")
-    facts = preflight.facts(request)
+    facts = consistency.facts(request)
     if request.starts_remotely:
-        token.require(request.environ)
-    elif token.is_guessable(request.environ):
-        _say(f"the hosts know each other by their names alone, which is no secret; {token.REMEDY}")
+        require_token(request.environ)
+    elif is_guessable_key(request.environ):
+        _say(f"the hosts know each other by their names alone, which is no secret; {KEY_REMEDY}")
     _check_meeting_point(request)  # before the meeting: after it the other hosts start
-    group = meeting.join(_place(request, rules), facts, _timeout(request))
+    group = rendezvous.join(_place(request, rules), facts, _timeout(request))
     try:
-        preflight.check(request, group.facts)
-        pairs.check(request, group)
+        consistency.check(request, group.facts)
+        reachability.check(request, group)
         request = request._replace(network=_network(request, group))
         joined = settings._replace(group=group)
         outcome = run(request, joined, group)
     except (LaunchError, signals.StopRequested) as error:
-        meeting.leave(group, error)
+        rendezvous.leave(group, error)
         raise
     except BaseException:
         group.close()
@@ -76,19 +79,19 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
 def preflight_only(request: Request) -> int:
     """`--preflight`: every host of the job meets the others and prints what does not fit; 0, or 78 for an error."""
     started = time.monotonic()
-    known = {request.cluster.current_host: preflight.facts(request)}
+    known = {request.cluster.current_host: consistency.facts(request)}
     unreached: list[Finding] = []
     hosts = request.group_hosts or request.cluster.hosts
     if len(hosts) > 1:
-        group = meeting.join(_place(request, Rules(hosts, hosts)), preflight.facts(request), _timeout(request))
+        group = rendezvous.join(_place(request, Rules(hosts, hosts)), consistency.facts(request), _timeout(request))
         known = group.facts
         try:
-            unreached = pairs.exchange(group, pairs.find(request, group))
+            unreached = reachability.exchange(group, reachability.find(request, group))
         except signals.StopRequested as stop:
-            meeting.leave(group, stop)
+            rendezvous.leave(group, stop)
             raise
         group.close()
-    text, is_well = preflight.report(known, time.monotonic() - started, unreached)
+    text, is_well = consistency.report(known, time.monotonic() - started, unreached)
     print(text)
     return 0 if is_well else CONFIG
 
@@ -114,11 +117,11 @@ def _place(request: Request, rules: Rules) -> Place:
     return Place(
         cluster.current_host,
         rules,
-        token.derive(environ, rules.hosts),
+        job_key(environ, rules.hosts),
         port_of(environ, GROUP_PORT),
         seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
         cluster.network_interface,
-        pairs.door_port(request, rules),
+        reachability.door_port(request, rules),
         _words(request, rules),
     )
 
@@ -165,7 +168,7 @@ def _check_meeting_point(request: Request) -> None:
 def _network(request: Request, group: Group) -> Network:
     """Where the others are reached: by their names, and by the addresses they came from where a name means nothing."""
     own = request.cluster.current_host
-    nameless = host_addresses.unresolved(group.facts, meeting.RESOLVE_BOUND)
+    nameless = host_addresses.unresolved(group.facts, rendezvous.RESOLVE_BOUND)
     others = [host for host in nameless if host != own]
     if others:
         _say(f"{named(others)} does not resolve; the address it came from is used where that is possible")
@@ -175,8 +178,8 @@ def _network(request: Request, group: Group) -> Network:
         addresses={host: known[host] for host in nameless if host in known},
         sources=known,
         listen=listen,
-        secret=token.for_purpose(group.place.key, "ranks"),
-        data_token=token.for_purpose(group.place.key, "data"),
+        secret=purpose_key(group.place.key, "ranks"),
+        data_token=purpose_key(group.place.key, "data"),
         words=group.place.words,
     )
 
@@ -200,7 +203,7 @@ def tell(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:
     with contextlib.suppress(LaunchError, OSError, signals.StopRequested):
         cluster = discover.discover(environ, paths)
         rules = _rules(environ, cluster.hosts)
-        key = token.derive(environ, rules.hosts)
+        key = job_key(environ, rules.hosts)
         port = port_of(environ, GROUP_PORT)
         place = Place(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
         if cluster.current_host in rules.hosts:
@@ -227,3 +230,17 @@ def _tell(group: Group, failure: Failure) -> None:
             pause(LOOK)
     finally:
         group.close()
+
+
+def require_token(environ: Mapping[str, str]) -> None:
+    """For what must not rest on a key that can be guessed. Raises LaunchError."""
+    if is_guessable_key(environ):
+        raise LaunchError(
+            CONFIG,
+            "MPI over several hosts lets one start programs on the others, and nothing secret tells this job's hosts"
+            " from others",
+            where=JOB_TOKEN,
+            expected="a token, or the platform's own job name (TRAINING_JOB_NAME)",
+            found="neither",
+            remedy=KEY_REMEDY,
+        )

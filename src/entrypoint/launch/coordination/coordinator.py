@@ -15,12 +15,18 @@ import time
 
 from launch import signals
 from launch.base.errors import FAILED, STOPPED, UNAVAILABLE
+from launch.coordination.channel import SAME_TOKEN, Channel, NotOfThisJobError, Strangers, pack, seats
+from launch.coordination.failure_detector import (
+    GONE_AFTER,
+    PROBE_INTERVAL,
+    Absence,
+    beat_interval,
+    quiet_bound,
+    silence,
+)
+from launch.coordination.membership import MOST_NAMED, End, Ledger, named
+from launch.coordination.sockets import accept
 from launch.discovery import host_addresses
-from launch.group.absence import GONE_AFTER, PROBE_INTERVAL, Absence, beat_interval, quiet_bound, silence
-from launch.group.channel import Channel, NotOfThisJobError, Strangers, pack, seats
-from launch.group.ledger import MOST_NAMED, End, Ledger, named
-from launch.group.listeners import accept
-from launch.group.token import SAME_TOKEN
 from launch.supervision.child_process import raise_open_files
 
 TYPE_CHECKING = False
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
     from typing import Any
+
 
 CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
 MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log

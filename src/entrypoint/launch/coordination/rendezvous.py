@@ -7,14 +7,15 @@ import time
 
 from launch import signals
 from launch.base.errors import STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
+from launch.coordination.channel import SAME_TOKEN
+from launch.coordination.member import NEWS_BOUND, Group
+from launch.coordination.membership import Place, named, verdict_of
 from launch.discovery import host_addresses
-from launch.group.ledger import Place, named, verdict_of
-from launch.group.member import NEWS_BOUND, Group
-from launch.group.token import SAME_TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
 
 LOOK = 0.02  # seconds
 STAY = 0.2  # seconds between looks of a host whose part is over

@@ -1,4 +1,4 @@
-"""group_channel: what one end sends the other gets; what was not made with the job's key is refused."""
+"""channel: what one end sends the other gets; what was not made with the job's key is refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.group import token as group_token
-from launch.group.channel import Channel, NotOfThisJobError, pack, unpack
+from launch.coordination.channel import Channel, NotOfThisJobError, job_key, pack, unpack
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 JSON = st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.lists(st.text()))
@@ -147,10 +146,10 @@ def test_the_token_comes_first_then_the_arn_then_the_name_then_the_hosts() -> No
     everything = {"DLC_JOB_TOKEN": "t", "TRAINING_JOB_ARN": "a", "TRAINING_JOB_NAME": "n"}
     keys = []
     while everything:
-        keys.append(group_token.derive(everything, ["h"]))
-        assert keys[-1] == group_token.derive({**everything, "OTHER": "x"}, ["h"])
+        keys.append(job_key(everything, ["h"]))
+        assert keys[-1] == job_key({**everything, "OTHER": "x"}, ["h"])
         del everything[next(iter(everything))]
-    keys.append(group_token.derive({}, ["a", "b"]))
-    assert keys[-1] == group_token.derive({}, ["b", "a"])
-    keys += [group_token.derive({}, ["ab"]), group_token.derive({"TRAINING_JOB_NAME": "h"}, [])]
+    keys.append(job_key({}, ["a", "b"]))
+    assert keys[-1] == job_key({}, ["b", "a"])
+    keys += [job_key({}, ["ab"]), job_key({"TRAINING_JOB_NAME": "h"}, [])]
     assert len(set(keys)) == len(keys)

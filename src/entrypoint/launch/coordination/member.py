@@ -12,16 +12,17 @@ import time
 
 from launch import signals
 from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
+from launch.coordination import failure_detector
+from launch.coordination.channel import Channel, NotOfThisJobError, unpack
+from launch.coordination.coordinator import Hub
+from launch.coordination.membership import End, Ledger, Place, end_of, verdict_of
+from launch.coordination.sockets import Door, Reach, listen, open_door
 from launch.discovery import host_addresses
-from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, Words, beat_interval, quiet_bound, silence
-from launch.group.channel import Channel, NotOfThisJobError, unpack
-from launch.group.hub import Hub
-from launch.group.ledger import End, Ledger, Place, end_of, verdict_of
-from launch.group.listeners import Door, Reach, listen, open_door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
 
 CONNECT_RETRY = 0.2  # seconds
 CONNECT_BOUND = 5.0  # seconds for one attempt
@@ -52,12 +53,12 @@ class Group:
         self._hub_id = ""
         self._said: list[dict[str, Any]] = []  # all of it: repeated to the hub after a break
         self._sent = 0  # how many of these the present connection took
-        self._silence = Silence(place.heartbeat)
+        self._silence = failure_detector.Silence(place.heartbeat)
         self._is_lost = False  # a connection that worked broke, and no other one works yet
         self._how_lost = ""  # set when the leader is given up
-        self._refusals = Refusals()  # by the leader's machine
-        self._life_sign = LifeSign()
-        self._words = Words(place.words)
+        self._refusals = failure_detector.Refusals()  # by the leader's machine
+        self._life_sign = failure_detector.LifeSign()
+        self._words = failure_detector.Words(place.words)
         self._news_read, self._news_write = os.pipe()
         os.set_blocking(self._news_read, False)
         os.set_blocking(self._news_write, False)
@@ -296,14 +297,17 @@ class Group:
             self._ended(End(True, kind=STOPPED))  # the leader has stopped already
         else:
             is_gone = self._refusals.are_enough
-            last = f"{silence(self.place.heartbeat)}; the last attempt to connect: {how}"
-            how = f"{how} for {GONE_AFTER:g} s, its launcher is gone" if is_gone else last
+            last = f"{failure_detector.silence(self.place.heartbeat)}; the last attempt to connect: {how}"
+            how = f"{how} for {failure_detector.GONE_AFTER:g} s, its launcher is gone" if is_gone else last
             self._how_lost = f"which leads the group, vanished: {how}"
             cause = f"{self.place.rules.leader}, {self._how_lost}"
             self._ended(End(False, UNAVAILABLE, self.place.rules.leader, cause))
 
     def _converse(self, channel: Channel) -> None:
-        interval, quiet = beat_interval(self.place.heartbeat), quiet_bound(self.place.heartbeat)
+        interval, quiet = (
+            failure_detector.beat_interval(self.place.heartbeat),
+            failure_detector.quiet_bound(self.place.heartbeat),
+        )
         next_beat = time.monotonic()
         self._silence.forgive_pause(next_beat, busy=ATTEMPT)
         while self.end is None and not self._may_leave:

@@ -11,14 +11,13 @@ import threading
 import time
 
 from launch.base.errors import UNAVAILABLE, LaunchError, one_line
+from launch.coordination.channel import DOOR_SEATS, SAME_TOKEN, Channel, NotOfThisJobError, Strangers, purpose_key
 from launch.discovery import host_addresses
-from launch.group.channel import DOOR_SEATS, Channel, NotOfThisJobError, Strangers
-from launch.group.token import SAME_TOKEN, for_purpose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
+
 
 BACKLOG = 1024  # every host of the job may come at once
 
@@ -236,7 +235,7 @@ class Door(threading.Thread):
 
 def door_key(key: bytes) -> bytes:
     """What the doors of a job prove to hold: who asks a door learns nothing that the hub would take."""
-    return for_purpose(key, "door").encode()
+    return purpose_key(key, "door").encode()
 
 
 def open_door(host: str, addresses: Sequence[str], port: int, key: bytes) -> Door | None:

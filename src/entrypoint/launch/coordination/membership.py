@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
 
+
 LONGEST_TEXT = 4000  # characters of a cause, and of the last lines, that travel to the other hosts
 MOST_NAMED = 20  # hosts that a message names; of the others it tells the number
 

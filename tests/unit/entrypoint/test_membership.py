@@ -1,4 +1,4 @@
-"""group_ledger: when a group of hosts has ended, and how."""
+"""membership: when a group of hosts has ended, and how."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from launch.base.errors import FAILED, HUNG, STOPPED, UNAVAILABLE, Failure
-from launch.group.ledger import LONGEST_TEXT, End, Ledger, Rules, end_of, named
+from launch.coordination.membership import LONGEST_TEXT, End, Ledger, Rules, end_of, named
 
 HOSTS = ("data-1", "dnn-1", "dnn-2")
 BROKEN = End(False, 7, "dnn-2", "worker rank 1 on dnn-2 exited with code 7")

@@ -1,4 +1,4 @@
-"""pairs and door: every host is tried by some others before user code starts, and who cannot be reached is named."""
+"""reachability: every host is tried by some others before user code starts, and who cannot be reached is named."""
 
 from __future__ import annotations
 
@@ -17,52 +17,53 @@ from launchers import MULTI_WORKER, Hosts
 from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from harness.job_folder import hosts as resourceconfig
 from launch.base import settings
-from launch.group import listeners, pairs
-from launch.group.channel import FEWEST_SEATS
-from launch.group.ledger import Rules
-from launch.group.listeners import Door, open_door
-from launch.group.pairs import Try
+from launch.coordination import sockets
+from launch.coordination.channel import FEWEST_SEATS
+from launch.coordination.membership import Rules
+from launch.coordination.sockets import Door, open_door
 from launch.plan.request import read_request
+from launch.preflight import reachability
+from launch.preflight.reachability import Try
 
 KEY = b"the job's"
 HERE, THERE = "127.0.0.2", "127.0.0.3"
 # Enough for those that reach each other, also on a slow machine.
-TRIED_FOR = {"launch.group.pairs.BOUND": 3.0}
+TRIED_FOR = {"launch.preflight.reachability.BOUND": 3.0}
 
 
 # --- who tries whom
 
 
-@pytest.mark.parametrize("count", [2, 3, pairs.ALL_PAIRS])
+@pytest.mark.parametrize("count", [2, 3, reachability.ALL_PAIRS])
 def test_in_a_small_job_every_host_tries_every_other(count: int) -> None:
     hosts = [f"algo-{number}" for number in range(count)]
     for host in hosts:
-        assert sorted([host, *pairs.targets(hosts, host)]) == sorted(hosts)
+        assert sorted([host, *reachability.targets(hosts, host)]) == sorted(hosts)
 
 
 @pytest.mark.parametrize("count", [17, 64, 1000])
 def test_in_a_large_job_every_host_tries_and_is_tried_by_a_few_others(count: int) -> None:
     hosts = [f"algo-{number}" for number in range(count)]
-    tried = Counter(target for host in hosts for target in pairs.targets(hosts, host))
+    tried = Counter(target for host in hosts for target in reachability.targets(hosts, host))
     few = (count - 1).bit_length()
     assert set(tried) == set(hosts)
     assert set(tried.values()) == {few}
     for host in hosts:
-        assert len({host, *pairs.targets(hosts, host)}) == few + 1
+        assert len({host, *reachability.targets(hosts, host)}) == few + 1
 
 
 def test_a_rack_of_a_large_job_that_is_cut_off_is_noticed_wherever_it_begins() -> None:
     hosts = [f"algo-{number}" for number in range(1000)]
     for first in range(0, 1000, 37):
         rack = {hosts[(first + number) % 1000] for number in range(40)}
-        assert any(set(pairs.targets(hosts, host)) & rack for host in hosts if host not in rack)
+        assert any(set(reachability.targets(hosts, host)) & rack for host in hosts if host not in rack)
 
 
 def door_port(folder: Path, config: dict[str, object], least: int = 0, **parameters: object) -> int | None:
     """The port that this host's launcher chooses."""
     job = JobFolder(folder).config("resourceconfig", config).hyperparameters(**parameters)
     request = read_request({**job.environ, "DLC_TF_MULTI_WORKER_PORT": "8891"})
-    return pairs.door_port(request, Rules(request.group_hosts, request.members, least=least))
+    return reachability.door_port(request, Rules(request.group_hosts, request.members, least=least))
 
 
 def test_the_door_is_at_any_port_or_at_the_only_one_that_the_strategy_needs(tmp_path: Path) -> None:
@@ -107,13 +108,13 @@ def stranger() -> Iterator[socket.socket]:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A try that fails does so soon."""
-    monkeypatch.setattr(pairs, "BOUND", 0.6)
-    monkeypatch.setattr(pairs, "ATTEMPT", 0.3)
+    monkeypatch.setattr(reachability, "BOUND", 0.6)
+    monkeypatch.setattr(reachability, "ATTEMPT", 0.3)
 
 
 def tried(port: int, host: str = THERE, came_from: str = THERE) -> Try:
     """A try from HERE, finished."""
-    one = Try(HERE, host, {"door": port, "address": came_from}, listeners.door_key(KEY))
+    one = Try(HERE, host, {"door": port, "address": came_from}, sockets.door_key(KEY))
     one.start()
     one.join(30)
     assert not one.is_alive()
@@ -132,7 +133,9 @@ def test_a_host_whose_name_does_not_resolve_is_reached_where_it_came_from(opened
 def test_a_resolver_that_hangs_holds_up_no_host_whose_address_is_known(
     opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.discovery.host_addresses.addresses", lambda host: time.sleep(2 * pairs.BOUND) or ())
+    monkeypatch.setattr(
+        "launch.discovery.host_addresses.addresses", lambda host: time.sleep(2 * reachability.BOUND) or ()
+    )
     assert tried(opened("algo-1").port, host="algo-1").has_reached
 
 
@@ -219,10 +222,10 @@ def test_a_door_whose_port_is_taken_opens_at_another_one(stranger: socket.socket
 
 
 def test_a_host_whose_name_means_itself_alone_listens_for_the_others_too() -> None:
-    assert listeners.reachable("algo-1", ("127.0.1.1",)) == ("",)
-    assert listeners.reachable("algo-1", ()) == ("",)
-    assert listeners.reachable("algo-1", ("127.0.1.1", "10.0.0.1")) == ("127.0.1.1", "10.0.0.1")
-    assert listeners.reachable("127.0.0.2", ("127.0.0.2",)) == ("127.0.0.2",)
+    assert sockets.reachable("algo-1", ("127.0.1.1",)) == ("",)
+    assert sockets.reachable("algo-1", ()) == ("",)
+    assert sockets.reachable("algo-1", ("127.0.1.1", "10.0.0.1")) == ("127.0.1.1", "10.0.0.1")
+    assert sockets.reachable("127.0.0.2", ("127.0.0.2",)) == ("127.0.0.2",)
 
 
 # --- launchers
@@ -325,7 +328,7 @@ def test_a_stop_of_preflight_while_hosts_try_each_other_is_told_to_the_others(th
     three.configure("print('started')", **MULTI_WORKER)
     for job in three.jobs:
         job.env(DLC_HEARTBEAT_TIMEOUT="600")
-    three.constants = {"launch.group.pairs.BOUND": 60.0}
+    three.constants = {"launch.preflight.reachability.BOUND": 60.0}
     three.start("--preflight")
     wait_until_trying(three.processes[1])
     three.processes[1].terminate()

@@ -1,10 +1,10 @@
-"""remote_start: the leader's mpirun starts another host's daemon, and nobody starts anything else; real programs."""
+"""remote_exec: the leader's mpirun starts another host's daemon, and nobody starts anything else; real programs."""
 
 from __future__ import annotations
 
 import pytest
 
-from launch.group.remote_start import LONGEST_COMMAND, split, why_refused
+from launch.coordination.remote_exec import LONGEST_COMMAND, split, why_refused
 
 REAL = (  # as Open MPI 4.1 and 5.0 call their agent
     ' orted --daemonize -mca ess "env" -mca orte_node_regex "a,b@0(2)" -mca orte_hnp_uri "1.0;tcp://10.0.0.1:5"',

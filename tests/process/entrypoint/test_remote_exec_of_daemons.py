@@ -1,4 +1,4 @@
-"""remote_start over loopback: the leader's agent and the other host's daemon, and whoever has no business there."""
+"""remote_exec over loopback: the leader's agent and the other host's daemon, and whoever has no business there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from supervised import HANG_BOUND
 
 from harness.ports import free_port
 from launch.base import process_spec
-from launch.group.channel import Channel
-from launch.group.remote_start import Site
+from launch.coordination.channel import Channel
+from launch.coordination.remote_exec import Site
 
 OTHER = "127.0.0.1"  # as mpirun calls the other host
 ORTED = "#!/bin/sh\n"

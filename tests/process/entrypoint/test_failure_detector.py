@@ -18,11 +18,11 @@ from supervised import HANG_BOUND
 from test_group_breaks import UNTIL_GO, wait_until_running
 
 from launch.base.errors import UNAVAILABLE
-from launch.group.absence import GONE_AFTER, PROBE_BOUND, PROBE_INTERVAL, Absence, LifeSign, Refusals
+from launch.coordination.failure_detector import GONE_AFTER, PROBE_BOUND, PROBE_INTERVAL, Absence, LifeSign, Refusals
 
 HOSTS = (LEADER, "algo-2", "algo-3")
 SOON = 3.0  # seconds of refusals, instead of GONE_AFTER; a busy host may need one to listen
-CONSTANTS = {"launch.group.absence.GONE_AFTER": SOON}
+CONSTANTS = {"launch.coordination.failure_detector.GONE_AFTER": SOON}
 LONG = 4.0 * HANG_BOUND  # seconds of heartbeat, longer than any test: only what is not silence can end the job
 
 

@@ -15,20 +15,21 @@ import time
 from launch import signals
 from launch.base import settings
 from launch.base.errors import CONFIG, Failure, one_line
+from launch.coordination.channel import Channel, NotOfThisJobError
+from launch.coordination.sockets import door_key, source
 from launch.discovery import host_addresses
-from launch.group import traps
-from launch.group.channel import Channel, NotOfThisJobError
-from launch.group.listeners import door_key, source
-from launch.group.traps import Finding
+from launch.preflight import host_checks
+from launch.preflight.host_checks import Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from launch.group.ledger import Rules
-    from launch.group.member import Group
+    from launch.coordination.member import Group
+    from launch.coordination.membership import Rules
     from launch.plan.request import Request
+
 
 ALL_PAIRS = 16  # hosts; up to so many try all others
 BOUND = 10.0  # seconds of trying: a network that is being set up, or lost packets, are not the job's end
@@ -70,7 +71,7 @@ def check(request: Request, group: Group) -> None:
     Raises StopRequested. With DLC_PREFLIGHT=warn nothing is an error.
     """
     findings = find(request, group)
-    traps.refuse(findings, request.environ)
+    host_checks.refuse(findings, request.environ)
     for finding in findings:
         print(f"dlc: preflight: {finding}", file=sys.stderr, flush=True)
 

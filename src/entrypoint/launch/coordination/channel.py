@@ -1,13 +1,19 @@
-"""One authenticated connection of the group: lines of JSON with a MAC; and how few unproved connections are kept.
+"""One authenticated connection between hosts, how few unproved ones are kept, and the job's key.
 
-Each side opens with `dlc-group/1 NONCE`. The session key is HMAC(job key, server nonce + client nonce); each line after
-that is `HMAC(session key, direction + counter + payload) payload`. A line that was not made with the job's key, or is
-played again, in the other direction or in another connection, is refused.
+Each side opens with `dlc-group/1 NONCE`. The session key is HMAC(job key, server nonce + client nonce); each line
+after that is `HMAC(session key, direction + counter + payload) payload`. A line that was not made with the job's key,
+or is played again, in the other direction or in another connection, is refused.
+
+The job's key is held by every host of one job, and by no other process by chance. With DLC_JOB_TOKEN set it is as
+strong as the token. Without it the key comes from the job's ARN or name, which keeps out port scans, health checks and
+other jobs, but not somebody who knows the name and is let into the job's network. Without either it is a hash of the
+hosts' names, which anybody can guess.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import json
 import os
@@ -15,11 +21,14 @@ import time
 import zlib
 
 from launch.base.errors import CONFIG, LaunchError
+from launch.base.settings import JOB_TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterable, Mapping
     from typing import Any
+
 
 PROTOCOL = b"dlc-group/1"
 LONGEST_LINE = 1 << 28  # bytes; of a line from one who holds the key
@@ -197,3 +206,34 @@ class Strangers:
     def overdue(self, now: float) -> list[Channel]:
         """Those that had their time."""
         return [channel for channel in self._addresses if now - channel.opened_at > GREETING_BOUND]
+
+
+KEY_SOURCES = (JOB_TOKEN, "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME")
+SAME_TOKEN = "give every host the same DLC_JOB_TOKEN or job name"  # noqa: S105 - a remedy
+KEY_REMEDY = "set DLC_JOB_TOKEN to the same random text on every host, such as the output of `openssl rand -hex 16`"
+
+
+def job_key(environ: Mapping[str, str], hosts: Iterable[str]) -> bytes:
+    """32 bytes, equal on every host of the job."""
+    for source in KEY_SOURCES:
+        if environ.get(source):
+            return _digest(source, environ[source])
+    return _digest("hosts", *sorted(hosts))
+
+
+def is_guessable_key(environ: Mapping[str, str]) -> bool:
+    """Whether the key comes from the hosts' names alone."""
+    return not any(environ.get(source) for source in KEY_SOURCES)
+
+
+def purpose_key(key: bytes, purpose: str) -> str:
+    """A secret made from the job's key, in hexadecimal: who learns it cannot tell the key."""
+    return hmac.digest(key, purpose.encode(), "sha256").hex()
+
+
+def _digest(*parts: str) -> bytes:
+    digest = hashlib.sha256(b"dlc group 1")
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogateescape")
+        digest.update(b"%d:%s" % (len(encoded), encoded))  # the length keeps ("a", "bc") apart from ("ab", "c")
+    return digest.digest()

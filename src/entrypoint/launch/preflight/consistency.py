@@ -6,8 +6,8 @@ import hashlib
 import sys
 
 from launch.discovery import own_name
-from launch.group import traps
-from launch.group.traps import Finding
+from launch.preflight import host_checks
+from launch.preflight.host_checks import Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launch.plan.request import Request
+
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 CONTENT_KEY = "DLC_CONTENT_KEY"  # the image's, in its environment
@@ -27,7 +28,7 @@ def facts(request: Request) -> dict[str, Any]:
     """What the other hosts are to know of this one: JSON, small."""
     cluster = request.cluster
     strategy = request.strategy.strategy if request.strategy else ""
-    found = traps.find(request.devices, cluster, request.environ, is_distributed=bool(strategy))
+    found = host_checks.find_problems(request.devices, cluster, request.environ, is_distributed=bool(strategy))
     counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
     return {
         "image": request.environ.get(CONTENT_KEY, "")[:KEY_DIGITS],
@@ -86,7 +87,7 @@ def check(request: Request, known: Mapping[str, Mapping[str, Any]]) -> None:
     With DLC_PREFLIGHT=warn nothing is an error.
     """
     findings = [*compare(known), *(Finding(text, "") for text in known[request.cluster.current_host]["traps"])]
-    traps.refuse(findings, request.environ)
+    host_checks.refuse(findings, request.environ)
     _say("preflight", (str(finding).rstrip("; ") for finding in findings))
 
 

@@ -142,7 +142,7 @@ def test_the_rendezvous_listens_on_the_jobs_address_alone(closed_rendezvous: str
 def test_a_command_starts_when_its_servers_listen() -> None:
     port = free_port()
     arguments = ["30", "127.0.0.1", str(port), "--", "/bin/echo", "a b"]
-    command = [sys.executable, "-I", "-S", process_spec.path("when_listening"), *arguments]
+    command = [sys.executable, "-I", "-S", process_spec.path("wait_for_servers"), *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with process, socket.create_server(("127.0.0.1", port)):
         assert process.communicate(timeout=BOUND)[0] == "a b\n"
@@ -151,12 +151,12 @@ def test_a_command_starts_when_its_servers_listen() -> None:
 
 def test_waiting_without_a_command_is_only_waiting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert start("when_listening", "30", "127.0.0.1", str(server.getsockname()[1]), "--").returncode == 0
+        assert start("wait_for_servers", "30", "127.0.0.1", str(server.getsockname()[1]), "--").returncode == 0
 
 
 def test_a_server_that_never_listens_is_named() -> None:
     port = str(free_port())
-    done = start("when_listening", "0.3", "127.0.0.1", port, "--", "/bin/echo")
+    done = start("wait_for_servers", "0.3", "127.0.0.1", port, "--", "/bin/echo")
     assert (done.returncode, done.stdout) == (69, "")
     assert f"nobody listens on 127.0.0.1, port {port}" in done.stderr
 

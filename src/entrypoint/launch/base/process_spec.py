@@ -51,10 +51,10 @@ SITE = os.path.join(os.path.dirname(_FOLDER), "site")
 SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
 
 
-def when_listening(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+def wait_for_servers(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     """What to put before a command that is to be started when all servers (host, port) listen; see the program."""
     addresses = (part for host, port in servers for part in (host, str(port)))
-    return (*SYSTEM_PYTHON, path("when_listening"), str(seconds), *addresses, "--")
+    return (*SYSTEM_PYTHON, path("wait_for_servers"), str(seconds), *addresses, "--")
 
 
 def path(name: str) -> str:

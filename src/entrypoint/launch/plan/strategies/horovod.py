@@ -45,7 +45,7 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
         # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
-        waiting = process_spec.when_listening(WAIT, [(address, port)])
+        waiting = process_spec.wait_for_servers(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",

@@ -44,7 +44,7 @@ def _head(context: Context) -> ProcessSpec:
 
 def _node(context: Context) -> ProcessSpec:
     head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
-    argv = (*process_spec.when_listening(WAIT, [(head, port)]), *_start(context, f"--address={address(head, port)}"))
+    argv = (*process_spec.wait_for_servers(WAIT, [(head, port)]), *_start(context, f"--address={address(head, port)}"))
     rank = _nodes(context).index(context.cluster.current_host)
     return context.process(argv, "ray node", rank, defaults=_defaults(context), essential=False)
 
@@ -52,7 +52,7 @@ def _node(context: Context) -> ProcessSpec:
 def _driver(context: Context) -> ProcessSpec:
     head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
     # To look at the cluster takes seconds of a CPU, which the head needs first.
-    listens = process_spec.when_listening(WAIT, [(head, port)])
+    listens = process_spec.wait_for_servers(WAIT, [(head, port)])
     complete = (context.python, process_spec.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
     command = context.entry.command(context.python, context.job.arguments)
     variables = {"RAY_ADDRESS": address(head, port)}

@@ -46,7 +46,7 @@ def plan_parameter_servers(context: Context) -> Launch:
         {"TF_CONFIG": json.dumps({"cluster": cluster, "environment": "cloud", "task": task})},
     )
     server = context.process(
-        (context.python, process_spec.path("tf_server")),
+        (context.python, process_spec.path("tf_parameter_server")),
         "ps",
         rank,
         {

@@ -1,6 +1,6 @@
 """Waits until servers listen, then becomes the command that follows, if any.
 
-Usage: when_listening.py SECONDS HOST PORT [HOST PORT...] -- [COMMAND [ARGUMENT...]]
+Usage: wait_for_servers.py SECONDS HOST PORT [HOST PORT...] -- [COMMAND [ARGUMENT...]]
 """
 
 import os

@@ -122,7 +122,17 @@ def test_the_start_of_mpis_daemon_hears_nobody_but_its_leader(tmp_path: Path, re
 def rendezvous() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Horovod's rendezvous server, as the launcher starts it for several hosts, and its port."""
     port = free_port()
-    argv = [sys.executable, "-I", "-S", process_spec.path("horovod_rendezvous"), str(port), "2", "1", "2", LOOPBACK]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        process_spec.program_path("horovod_rendezvous"),
+        str(port),
+        "2",
+        "1",
+        "2",
+        LOOPBACK,
+    ]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env={"DLC_RENDEZVOUS_SECRET": SECRET})
     with process:
         wait_until(lambda: bool(ports_of(process.pid)))

@@ -11,7 +11,7 @@ from launch import signals
 from launch.base.compat import Unfailing
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
-from launch.base.settings import with_token
+from launch.base.settings import with_job_token
 from launch.plan.host_plan import make_host_plan
 from launch.plan.request import read_request
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             from launch.multi_host import preflight_only
 
             with signals.Interrupting():
-                environ = with_token(environ, keep=True)
+                environ = with_job_token(environ, keep=True)
                 request = read_request(environ)
             return preflight_only(request)
         if verb == "train":
@@ -59,7 +59,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
             forget_earlier_run(paths)
             with signals.Interrupting():
-                environ = with_token(environ)
+                environ = with_job_token(environ)
             return train(environ, argv[1:])
     except (signals.StopRequested, LaunchError) as error:
         code = _failed(paths, str(error), error.exit_code, verb)
@@ -80,7 +80,7 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
 
     request = read_request(environ, extra)
     found = gpus.describe(request)
-    code = source.locate(request.job, request.paths)
+    code = source.locate_code(request.job, request.paths)
     folder = code.visible_folder(request.paths)
     decided = make_host_plan(request, folder)
     if os.path.isdir(folder) and os.listdir(folder):

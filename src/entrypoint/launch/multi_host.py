@@ -11,8 +11,17 @@ from collections.abc import Callable
 from launch import signals
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
 from launch.base.files import make_private_folder
-from launch.base.paths import WORDS
-from launch.base.settings import GROUP_PORT, HOROVOD_PORT, JOB_TOKEN, MASTER_PORT, choice, count, port_of, seconds
+from launch.base.paths import PROGRAM_FILES
+from launch.base.settings import (
+    GROUP_PORT,
+    HOROVOD_PORT,
+    JOB_TOKEN,
+    MASTER_PORT,
+    port_of,
+    read_choice,
+    read_count,
+    read_seconds,
+)
 from launch.coordination import rendezvous
 from launch.coordination.channel import KEY_REMEDY, is_guessable_key, job_key, purpose_key
 from launch.coordination.member import Group
@@ -100,13 +109,15 @@ def rules_of(request: Request) -> Rules | None:
     """The group that this host is part of; None where it is alone. Raises LaunchError: a switch is wrong."""
     if not request.members:
         return None
-    elastic = torchrun.elastic(request.environ) if request.strategy and request.strategy.strategy in ELASTIC else None
+    elastic = (
+        torchrun.read_elastic(request.environ) if request.strategy and request.strategy.strategy in ELASTIC else None
+    )
     if elastic:
         rules = Rules(request.group_hosts, request.members, least=min(elastic.least, len(request.group_hosts)))
     else:
-        restarts = count(request.environ, "DLC_MAX_RESTARTS", 0)
+        restarts = read_count(request.environ, "DLC_MAX_RESTARTS", 0)
         rules = Rules(request.group_hosts, request.members, restarts=restarts)
-    may_fail = choice(request.environ, "DLC_DATA_HOSTS_MAY_FAIL")
+    may_fail = read_choice(request.environ, "DLC_DATA_HOSTS_MAY_FAIL")
     if may_fail is False:
         return rules
     return rules._replace(data_groups=request.data_groups, any_data_program=bool(may_fail))
@@ -119,7 +130,7 @@ def _place(request: Request, rules: Rules) -> Place:
         rules,
         job_key(environ, rules.hosts),
         port_of(environ, GROUP_PORT),
-        seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
+        read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
         cluster.network_interface,
         reachability.door_port(request, rules),
         _words(request, rules),
@@ -144,7 +155,7 @@ def _words(request: Request, rules: Rules) -> dict[str, str]:
         make_private_folder(request.run_dir)
     except LaunchError:
         return {}
-    files = {what: f"{request.run_dir}/{what}-{os.getpid()}" for what in WORDS if may_say[what]}
+    files = {what: f"{request.run_dir}/{what}-{os.getpid()}" for what in PROGRAM_FILES if may_say[what]}
     for path in files.values():
         with contextlib.suppress(OSError):
             os.unlink(path)  # of an earlier run, in a container that is started again
@@ -168,7 +179,7 @@ def _check_meeting_point(request: Request) -> None:
 def _network(request: Request, group: Group) -> Network:
     """Where the others are reached: by their names, and by the addresses they came from where a name means nothing."""
     own = request.cluster.current_host
-    nameless = host_addresses.unresolved(group.facts, rendezvous.RESOLVE_BOUND)
+    nameless = host_addresses.find_unresolved(group.facts, rendezvous.RESOLVE_BOUND)
     others = [host for host in nameless if host != own]
     if others:
         _say(f"{named(others)} does not resolve; the address it came from is used where that is possible")
@@ -185,7 +196,7 @@ def _network(request: Request, group: Group) -> Network:
 
 
 def _timeout(request: Request) -> float:
-    return seconds(request.environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
+    return read_seconds(request.environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,7 @@ from launch.base import files, process_spec
 from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome
 from launch.base.paths import RANK_FOLDER, Paths
 from launch.base.process_spec import Launch, ProcessSpec
-from launch.base.settings import choice, count, exit_code, seconds
+from launch.base.settings import read_choice, read_count, read_exit_code, read_seconds
 from launch.discovery import own_name
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
@@ -69,12 +69,12 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         found = host_checks.find_problems(
             request.devices, request.cluster, environ, is_distributed=request.strategy is not None
         )
-        _say(f"preflight: {finding}" for finding in (*found, *own_name.trouble()))
+        _say(f"preflight: {finding}" for finding in (*found, *own_name.describe_trouble()))
         host_checks.refuse(found, environ)
         outcome = _part(request, settings)
     if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
-        warnings = [] if request.strategy else single.warnings(request.cluster, request.job, environ)
+        warnings = [] if request.strategy else single.find_warnings(request.cluster, request.job, environ)
         _say(f"{what}: {why}" for what, why in warnings)
     return outcome.exit_code
 
@@ -89,8 +89,8 @@ def _known_by_own_name(request: Request) -> str:
     """Let this host's own names resolve where they do not and the launcher may; what was done, empty for nothing."""
     alone = len(request.cluster.hosts) == 1
     named = alone and not request.cluster.is_nameless
-    own = [own_name.own_name(), *([request.cluster.current_host] if named else [])]
-    lost = own_name.unlisted(own) if own_name.may_be_listed() else []
+    own = [own_name.get_own_name(), *([request.cluster.current_host] if named else [])]
+    lost = own_name.find_unlisted(own) if own_name.may_list_names() else []
     address = own_name.LOOPBACK if alone or not lost else _own_address(request)
     if not lost or not address:
         return ""
@@ -111,7 +111,7 @@ def _with_advice(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outc
     from launch.job.failure_hints import find_hint  # compiles expressions, which a job that succeeds has no use for
 
     lines = outcome.failure.last_lines
-    advice = frameworks.advice(lines, env) or find_hint(lines, dialect)
+    advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
     if not advice:
         return outcome
     _say([advice])
@@ -126,9 +126,9 @@ def _settings(request: Request) -> Settings:
         host=request.cluster.current_host,
         stop_grace=limits.stop,
         stop_margin=limits.margin,
-        end_grace=seconds(environ, "DLC_END_GRACE", RAY_END_GRACE if is_ray else END_GRACE),
-        hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
-        log_folder=request.paths.launcher if choice(environ, "DLC_LOGS") else "",
+        end_grace=read_seconds(environ, "DLC_END_GRACE", RAY_END_GRACE if is_ray else END_GRACE),
+        hang_timeout=read_seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
+        log_folder=request.paths.launcher if read_choice(environ, "DLC_LOGS") else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
     )
 
@@ -145,7 +145,9 @@ def _part(request: Request, settings: Settings, group: Group | None = None) -> O
         outcome = group.explained(outcome)
     outcome = failure_report.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
     if outcome.stopped and outcome.exit_code == 0:
-        outcome = failure_report.stopped(outcome, exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host)
+        outcome = failure_report.stopped(
+            outcome, read_exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host
+        )
     outcome = _with_advice(outcome, request.job.dialect, env)
     failure_report.write(paths.failure, outcome)
     return outcome
@@ -154,7 +156,7 @@ def _part(request: Request, settings: Settings, group: Group | None = None) -> O
 def _run(request: Request, settings: Settings, group: Group | None) -> tuple[Outcome, Mapping[str, str]]:
     """From the user's code to the end of this host's part; the environment of its processes, if there were any."""
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
-    code = source.locate(request.job, request.paths)
+    code = source.locate_code(request.job, request.paths)
     outcome = _fetch(code, request, getting_ready)
     if outcome.exit_code or outcome.stopped:
         return outcome, {}
@@ -221,7 +223,7 @@ def _attempt(launch: Launch, settings: Settings) -> Outcome:
 
 def _restarts(request: Request) -> int:
     """torchrun restarts an elastic job's ranks by itself."""
-    return 0 if request.environ.get("DLC_ELASTIC") else count(request.environ, "DLC_MAX_RESTARTS", 0)
+    return 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
 
 
 def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
@@ -229,13 +231,13 @@ def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
     download = ""
     if code.kind == S3:
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
-        argv = (job_python(request.environ), process_spec.path("s3_download"), code.location, download)
+        argv = (job_python(request.environ), process_spec.program_path("s3_download"), code.location, download)
         env = variables_passed_on(request.environ)
         outcome = supervise([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
         if outcome.exit_code or outcome.stopped:
             return outcome
     try:
-        _say(source.put_in_place(code, request.paths, download))
+        _say(source.put_code_in_place(code, request.paths, download))
     finally:
         if download:
             os.unlink(download)
@@ -250,7 +252,7 @@ def _write_private_files(launch: Launch) -> None:
 
 def _make_own_folders(context: Context) -> None:
     try:
-        install.make(context.env, context.venv, context.run_dir)
+        install.make_own_folders(context.env, context.venv, context.run_dir)
     except OSError as error:
         raise LaunchError(
             CANNOT_CREATE, "cannot be made", where=context.run_dir, found=os.strerror(error.errno or 0),

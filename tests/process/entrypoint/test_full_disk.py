@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome
-from launch.job.archive import unpack
+from launch.job.archive import unpack_archive
 from launch.supervision import failure_report
 
 FAILED = Failure(
@@ -78,7 +78,7 @@ def test_an_archive_that_would_fill_the_disk_is_refused_before_it_does(
     with pytest.raises(
         LaunchError, match=r"not unpacked; expected at most 90% of .* free in .*small; found .* MB"
     ) as e:
-        unpack(str(archive), str(small_disk))
+        unpack_archive(str(archive), str(small_disk))
     assert e.value.exit_code == CANNOT_CREATE
     assert sum(path.stat().st_size for path in small_disk.iterdir()) < 0.9 * 65536
     (small_disk / "failure").write_bytes(b"x" * 4096)

@@ -61,7 +61,7 @@ def test_a_rank_that_leaves_with_0_is_named_where_it_makes_another_host_fail(tmp
     (tmp_path / "torchrun").write_text(STARTER)
     folder = tmp_path / "ranks"
     leaves = f"import os\nwhile not os.path.exists({str(tmp_path / 'leave')!r}): pass\nos._exit(0)"
-    ranks = [sys.executable, str(tmp_path / "torchrun"), process_spec.path("torch_rank"), UNTIL_GO, leaves]
+    ranks = [sys.executable, str(tmp_path / "torchrun"), process_spec.program_path("torch_rank"), UNTIL_GO, leaves]
     env = {
         "CURRENT_HOST": HOSTS[1], "PYTHON_EXEC": "x", "DLC_RANK_PYTHON": sys.executable, "DLC_RANK_FOLDER": str(folder),
     }  # fmt: skip

@@ -69,7 +69,7 @@ def mpirun(folder: Path, source: str, *arguments: str, ranks: int = 8, streams: 
     host = folder / "rank_environment.json"
     host.write_text(json.dumps({"CURRENT_HOST": "algo-1", "PATH": os.environ["PATH"], "TAG": tag}))
     (folder / "mpirun").write_text(MPIRUN)
-    rank = (sys.executable, "-I", "-S", process_spec.path("mpi_rank"), str(host))
+    rank = (sys.executable, "-I", "-S", process_spec.program_path("mpi_rank"), str(host))
     user = (sys.executable, "-I", "-S", "-c", source, *arguments)
     argv = (sys.executable, str(folder / "mpirun"), str(ranks), streams, *rank, *user)
     before = f"specs[0].env['TAG'] = {tag!r}"

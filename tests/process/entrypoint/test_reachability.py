@@ -134,7 +134,7 @@ def test_a_resolver_that_hangs_holds_up_no_host_whose_address_is_known(
     opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "launch.discovery.host_addresses.addresses", lambda host: time.sleep(2 * reachability.BOUND) or ()
+        "launch.discovery.host_addresses.resolve", lambda host: time.sleep(2 * reachability.BOUND) or ()
     )
     assert tried(opened("algo-1").port, host="algo-1").has_reached
 

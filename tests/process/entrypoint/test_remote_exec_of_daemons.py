@@ -47,12 +47,18 @@ class Pair:
 
     def serve(self, leader: str = "", **environ: str) -> subprocess.Popen[str]:
         """Start the other host."""
-        argv = [sys.executable, "-I", "-S", process_spec.path("mpi_host"), self.site("host.json", leader=leader)]
+        argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            process_spec.program_path("mpi_host"),
+            self.site("host.json", leader=leader),
+        ]
         return self.start(argv, {"PATH": f"{self.folder}:/usr/bin:/bin", **environ})
 
     def agent(self, *words: str, secret: str = "secret") -> subprocess.Popen[str]:
         """Start what the leader's mpirun calls."""
-        argv = [sys.executable, "-I", "-S", process_spec.path("mpi_agent"), *(words or (OTHER, "orted"))]
+        argv = [sys.executable, "-I", "-S", process_spec.program_path("mpi_agent"), *(words or (OTHER, "orted"))]
         return self.start(argv, {"DLC_MPI_SITE": self.site(f"leader-{secret}.json", secret)})
 
     def start(self, argv: list[str], env: dict[str, str]) -> subprocess.Popen[str]:

@@ -95,7 +95,13 @@ def test_a_rank_that_the_stop_ended_is_told_while_its_starter_waits_for_others_t
         "CURRENT_HOST": HOSTS[0], "PYTHON_EXEC": "x", "DLC_RANK_PYTHON": sys.executable,
         "DLC_RANK_FOLDER": str(tmp_path / "ranks"),
     }  # fmt: skip
-    command = [sys.executable, str(tmp_path / "mpirun"), process_spec.path("torch_rank"), ENDED_AT_ONCE, saves_long]
+    command = [
+        sys.executable,
+        str(tmp_path / "mpirun"),
+        process_spec.program_path("torch_rank"),
+        ENDED_AT_ONCE,
+        saves_long,
+    ]
     starter = f"import os\nos.execve({sys.executable!r}, {command!r}, {{**os.environ, **{env!r}}})"
     with Job(tmp_path, HOSTS) as job:
         hosts = [job.start(HOSTS[0], starter, rank_folder=env["DLC_RANK_FOLDER"]), job.start(HOSTS[1], LOSES_ITS_PEER)]

@@ -16,7 +16,7 @@ from launch.discovery import resourceconfig as discover_resourceconfig
 
 
 def parse(config: dict[str, Any]) -> cluster.Cluster:
-    return discover_resourceconfig.parse("resourceconfig.json", config)
+    return discover_resourceconfig.parse_resourceconfig("resourceconfig.json", config)
 
 
 def discover(folder: Path, **environ: str) -> cluster.Cluster:

@@ -55,7 +55,7 @@ def test_words_that_many_scripts_fail_with_bring_their_remedy(line: str, remedy:
     ],
 )
 def test_other_failures_bring_nothing(line: str) -> None:
-    assert find_hint([line], "toolkit") == frameworks.advice([line], LEGACY) == ""
+    assert find_hint([line], "toolkit") == frameworks.find_advice([line], LEGACY) == ""
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_other_failures_bring_nothing(line: str) -> None:
     ],
 )
 def test_words_that_many_tensorflow_scripts_fail_with_bring_their_remedy(line: str, remedy: str) -> None:
-    assert remedy in frameworks.advice(["Traceback (most recent call last):", line, "and then more"], {})
+    assert remedy in frameworks.find_advice(["Traceback (most recent call last):", line, "and then more"], {})
 
 
 LEGACY, OFF = {"TF_USE_LEGACY_KERAS": "1"}, {"TF_USE_LEGACY_KERAS": "0"}
@@ -89,20 +89,21 @@ KERAS_3 = (
 @pytest.mark.parametrize("line", KERAS_3)
 def test_what_fails_under_keras_3_is_told_to_take_keras_2_and_not_to_set_what_is_set(line: str) -> None:
     lines = [line, "AttributeError: 'SGD' object has no attribute 'lr'"]
-    assert "import tensorflow.keras or tf_keras in place of keras, with TF_USE_LEGACY_KERAS=1" in frameworks.advice(
-        lines, OFF
+    assert (
+        "import tensorflow.keras or tf_keras in place of keras, with TF_USE_LEGACY_KERAS=1"
+        in frameworks.find_advice(lines, OFF)
     )
-    told = frameworks.advice(lines, LEGACY)
+    told = frameworks.find_advice(lines, LEGACY)
     assert told.endswith("import tensorflow.keras or tf_keras in place of keras")
 
 
 def test_a_worker_that_tensorflow_no_longer_hears_is_named() -> None:
     first = "Collective ops is aborted by: The following tasks are unhealthy (stopped sending heartbeats):"
-    told = frameworks.advice([first, "/job:worker/replica:0/task:1", "The tasks have crashed."], {})
+    told = frameworks.find_advice([first, "/job:worker/replica:0/task:1", "The tasks have crashed."], {})
     assert "heard nothing of /job:worker/replica:0/task:1 for 10 s" in told
 
 
 def test_a_script_that_mixes_two_keras_is_told_so() -> None:
     line = "ValueError: Only instances of `keras.Layer` can be added to a Sequential model. Received: <tf_keras.src"
-    assert "TF_USE_LEGACY_KERAS=0" in frameworks.advice([line], LEGACY)
-    assert frameworks.advice([line], OFF) == ""
+    assert "TF_USE_LEGACY_KERAS=0" in frameworks.find_advice([line], LEGACY)
+    assert frameworks.find_advice([line], OFF) == ""

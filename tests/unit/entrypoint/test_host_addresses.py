@@ -13,12 +13,12 @@ from launch.discovery import host_addresses
 
 def test_hosts_without_an_address_are_named_in_order_and_only_they() -> None:
     hosts = ["localhost", "algo-7.invalid", "127.0.0.1", "algo-9.invalid", "::1"]
-    assert host_addresses.unresolved(hosts, 30) == ("algo-7.invalid", "algo-9.invalid")
+    assert host_addresses.find_unresolved(hosts, 30) == ("algo-7.invalid", "algo-9.invalid")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 70 + ".invalid", "a..b", "\udcff"])
 def test_a_name_no_resolver_takes_has_no_address_and_no_traceback(name: str) -> None:
-    assert host_addresses.addresses(name) == () or name == ""
+    assert host_addresses.resolve(name) == () or name == ""
 
 
 def test_a_resolver_that_hangs_does_not_hang_us(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_a_resolver_that_hangs_does_not_hang_us(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: release.wait(300) and [])
     monkeypatch.setattr(host_addresses, "OWN_NAME_BOUND", 0.1)
     started = time.monotonic()
-    assert host_addresses.unresolved(["algo-2"], 0.1) == ("algo-2",)
+    assert host_addresses.find_unresolved(["algo-2"], 0.1) == ("algo-2",)
     assert host_addresses.own_addresses("algo-2", "lo") == ("127.0.0.1", "::1") or not socket.has_dualstack_ipv6()
     assert time.monotonic() - started < 60
     release.set()
@@ -34,7 +34,7 @@ def test_a_resolver_that_hangs_does_not_hang_us(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_thousand_names_take_a_bounded_number_of_threads() -> None:
     before = threading.active_count()
-    assert host_addresses.unresolved([f"127.0.{number // 250}.{number % 250}" for number in range(1000)], 60) == ()
+    assert host_addresses.find_unresolved([f"127.0.{number // 250}.{number % 250}" for number in range(1000)], 60) == ()
     assert threading.active_count() <= before + host_addresses.THREADS
 
 

@@ -12,7 +12,7 @@ from launch.base.paths import Paths
 from launch.discovery import cluster
 from launch.discovery import discover as discover_module
 from launch.discovery.cluster import NUMBERS
-from launch.discovery.slurm import expand
+from launch.discovery.slurm import expand_node_list
 
 HET = {
     "SLURM_STEP_NODELIST": "n[1-2]",
@@ -47,13 +47,13 @@ def refused(**environ: str) -> str:
     ],
 )
 def test_slurms_node_lists_are_expanded(node_list: str, names: list[str]) -> None:
-    assert list(expand(node_list)) == names
+    assert list(expand_node_list(node_list)) == names
 
 
 @pytest.mark.parametrize("node_list", ["n[", "n[1", "n]", "n[1-]", "n[3-1]", "n[]", ",", "a,,b", "n[1-999999999]"])
 def test_a_malformed_node_list_is_an_error(node_list: str) -> None:
     with pytest.raises(LaunchError, match="SLURM_STEP_NODELIST"):
-        list(expand(node_list))
+        list(expand_node_list(node_list))
 
 
 def test_a_slurm_step_is_a_cluster() -> None:

@@ -10,7 +10,7 @@ import launcher_tables as reference
 
 from harness.job_folder import JobFolder, decisions, hosts
 from launch.base import settings, variables
-from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE, RUNTIME, SWITCHES
+from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE, RUNTIME_SETTINGS, SETTINGS
 from launch.plan import explain
 from launch.plan.host_plan import make_host_plan
 from launch.plan.request import read_request
@@ -57,7 +57,7 @@ def test_every_switch_that_the_source_reads_is_in_the_table_and_every_switch_is_
             names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', text))
             names |= {JOB_TOKEN, JOB_TOKEN_FILE} if "JOB_TOKEN" in text else set()
     set_by_us = {variable.name for variable in variables.VARIABLES}
-    assert names - set_by_us == {switch.name for switch in SWITCHES}
+    assert names - set_by_us == {setting.name for setting in SETTINGS}
 
 
 def test_the_json_of_explain_is_one_object(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_what_the_library_reads_is_known_too() -> None:
     names: set[str] = set()
     for path in Path("src/dlc_runtime").rglob("*.py"):
         names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', path.read_text()))
-    assert names - set(RUNTIME) <= {name.name for name in (*SWITCHES, *variables.VARIABLES)}
-    assert set(RUNTIME) <= names
+    assert names - set(RUNTIME_SETTINGS) <= {name.name for name in (*SETTINGS, *variables.VARIABLES)}
+    assert set(RUNTIME_SETTINGS) <= names
 
 
 def test_a_switch_that_is_misspelt_is_warned_of_with_the_one_that_is_meant(tmp_path: Path) -> None:
     job = JobFolder(tmp_path).code().hyperparameters().env(DLC_ARGV_DIALEKT="flags", DLC_OF_MY_OWN="1")
     assert "warning: nothing reads DLC_ARGV_DIALEKT: did you mean DLC_ARGV_DIALECT?" in decisions(job.explain())
-    assert settings.misspelt(job.environ) == {"DLC_ARGV_DIALEKT": "DLC_ARGV_DIALECT"}
-    assert settings.misspelt(dict.fromkeys((*RUNTIME, *(switch.name for switch in SWITCHES)), "1")) == {}
+    assert settings.find_misspelt(job.environ) == {"DLC_ARGV_DIALEKT": "DLC_ARGV_DIALECT"}
+    assert settings.find_misspelt(dict.fromkeys((*RUNTIME_SETTINGS, *(setting.name for setting in SETTINGS)), "1")) == {}

@@ -82,7 +82,7 @@ def fails(error: OSError) -> Callable[..., NoReturn]:
 def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) -> Reach:
     """A leader of which a connection met an error, and then its look-up another one, for HOPELESS_AFTER seconds."""
     reach = Reach("algo-1", 7790)
-    monkeypatch.setattr("launch.discovery.host_addresses.addresses", lambda _: ("127.0.0.1", "127.0.0.2"))
+    monkeypatch.setattr("launch.discovery.host_addresses.resolve", lambda _: ("127.0.0.1", "127.0.0.2"))
     monkeypatch.setattr("launch.coordination.sockets.socket.create_connection", fails(met))
     with pytest.raises(OSError, match=str(met.strerror)):
         reach.connect("algo-2", 1.0)

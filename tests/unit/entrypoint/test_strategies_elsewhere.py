@@ -9,7 +9,7 @@ import pytest
 
 from harness.job_folder import HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, roles
 from launch.base.errors import LaunchError
-from launch.base.settings import SWITCHES
+from launch.base.settings import SETTINGS
 from launch.plan.host_plan import make_host_plan
 from launch.plan.request import read_request
 
@@ -61,7 +61,7 @@ def test_a_number_of_nodes_that_says_nothing_expects_no_torchrun(elsewhere: JobF
 def test_a_switch_that_is_set_to_nothing_is_not_set(elsewhere: JobFolder, asked: dict[str, Any]) -> None:
     """As compose files and charts pass variables on that nobody set."""
     elsewhere.env(**TRAINER).hyperparameters(**asked)
-    switches = [switch.name for switch in SWITCHES if switch.name not in SAY_WHO_IS_THERE]
+    switches = [switch.name for switch in SETTINGS if switch.name not in SAY_WHO_IS_THERE]
     for name in switches:
         elsewhere.environ.pop(name, None)
     unset = elsewhere.explain()

@@ -136,7 +136,7 @@ def test_a_stopped_mpirun_counts_as_ended_by_the_signal() -> None:
 
 
 def test_the_program_that_torchrun_executes_is_executable() -> None:
-    assert os.access(process_spec.path("torch_rank"), os.X_OK)
+    assert os.access(process_spec.program_path("torch_rank"), os.X_OK)
 
 
 def test_a_stopped_torchrun_counts_as_ended_by_the_signal_with_its_ranks_last_words() -> None:

@@ -29,7 +29,7 @@ else:
     NamedTuple = type.__new__(_Values, "NamedTuple", (), {})
 
 
-def load(name: str) -> Any:
+def load_module(name: str) -> Any:
     """The module with this full name: importlib.import_module without the import of importlib."""
     __import__(name)
     return sys.modules[name]

@@ -42,10 +42,10 @@ def read_object(path: str) -> dict[str, Any] | None:
         )
     if not content.strip():
         raise LaunchError(DATA, "not JSON", where=path, expected="a JSON object", found="an empty file")
-    return _parse(path, content)
+    return _parse_object(path, content)
 
 
-def _parse(path: str, content: bytes) -> dict[str, Any]:
+def _parse_object(path: str, content: bytes) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except RecursionError as error:
@@ -90,7 +90,7 @@ def default_private_folder() -> str:
     return "/run/dlc" if os.geteuid() == 0 and os.access("/run", os.W_OK) else own
 
 
-def can_be_made(folder: str) -> bool:
+def can_make_folder(folder: str) -> bool:
     """Whether this user can make the folder, or write to it where it is there."""
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder.rstrip("/"))

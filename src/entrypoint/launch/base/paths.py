@@ -14,7 +14,7 @@ DEFAULT_BASE = "/opt/ml"
 DEFAULT_VENV = "/opt/venv"  # the image's Python environment
 LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
 # What a program tells the launcher, by making the file that a variable names (in the run directory, by process).
-WORDS = {"replaceable": "DLC_TAKEOVER_FILE", "serves": "DLC_SERVES_FILE"}
+PROGRAM_FILES = {"replaceable": "DLC_TAKEOVER_FILE", "serves": "DLC_SERVES_FILE"}
 RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
 
 

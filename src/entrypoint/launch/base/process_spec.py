@@ -45,18 +45,18 @@ class Launch(NamedTuple):
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "programs")
 
 # A folder for PYTHONPATH, whose sitecustomize lets SIGUSR1 print stacks.
-SITE = os.path.join(os.path.dirname(_FOLDER), "site")
+SITE_FOLDER = os.path.join(os.path.dirname(_FOLDER), "site")
 
 # The interpreter of programs that need none of the image's packages: isolated, so no user variable changes it.
 SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
 
 
-def wait_for_servers(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+def command_after_servers(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     """What to put before a command that is to be started when all servers (host, port) listen; see the program."""
     addresses = (part for host, port in servers for part in (host, str(port)))
-    return (*SYSTEM_PYTHON, path("wait_for_servers"), str(seconds), *addresses, "--")
+    return (*SYSTEM_PYTHON, program_path("wait_for_servers"), str(seconds), *addresses, "--")
 
 
-def path(name: str) -> str:
+def program_path(name: str) -> str:
     """The file of the program `name`."""
     return f"{_FOLDER}/{name}.py"

@@ -147,7 +147,7 @@ def _wait_for_all(group: Group, timeout: float) -> None:
 def _whom_we_wait_for(group: Group) -> str:
     if not group.missing:
         return f"waiting for {group.place.rules.leader}: {group.reach.trouble}"
-    nameless = host_addresses.unresolved(group.missing, RESOLVE_BOUND) if group.place.leads else ()
+    nameless = host_addresses.find_unresolved(group.missing, RESOLVE_BOUND) if group.place.leads else ()
     text = f"waiting for {_missing(group)}, {group.missing_count} of the job's {len(group.place.rules.hosts)} hosts"
     return "; ".join([text, *([f"{named(list(nameless))} does not resolve"] if nameless else []), *group.claims()])
 

@@ -81,7 +81,7 @@ HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not men
 
 def source(own: str) -> tuple[str, int] | None:
     """A host that is known by an address also comes from it, so that the others can tell it from others."""
-    return (own, 0) if host_addresses.is_address(own) and host_addresses.is_own(own) else None
+    return (own, 0) if host_addresses.is_address(own) and host_addresses.is_own_address(own) else None
 
 
 class Reach:
@@ -113,7 +113,7 @@ class Reach:
         return sock
 
     def _resolve(self) -> str:
-        found = host_addresses.addresses(self.leader)
+        found = host_addresses.resolve(self.leader)
         if not found:
             if self._was_there and _is_unknown(self.leader):
                 why = f"{self.leader} ended before the hosts had met: its name is gone"

@@ -79,7 +79,7 @@ class Cluster(NamedTuple):
         return tuple(host for group in self.groups if group.name in names for host in group.hosts)
 
 
-def plain(
+def make_cluster(
     source: str,
     hosts: Sequence[str],
     current_host: str,
@@ -116,7 +116,7 @@ def plain(
     )
 
 
-def named(hosts: Sequence[str], name: str) -> str:
+def match_host(hosts: Sequence[str], name: str) -> str:
     """The one of `hosts` that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
     if name in hosts:
         return name
@@ -188,4 +188,4 @@ def discover_single_host(environ: Mapping[str, str]) -> Cluster:
                 remedy="set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job of this host alone "
                 "DLC_HOSTS to its name",
             )
-    return plain(SINGLE_HOST, [HOST], HOST, SINGLE_HOST, environ)
+    return make_cluster(SINGLE_HOST, [HOST], HOST, SINGLE_HOST, environ)

@@ -39,7 +39,7 @@ def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
         if name in VARIABLES and not any(variable in environ for variable in VARIABLES[name]):
             continue
         module, _, function = place.partition(":")
-        cluster: Cluster | None = getattr(compat.load(module), function)(environ, paths)
+        cluster: Cluster | None = getattr(compat.load_module(module), function)(environ, paths)
         if cluster is not None:
             return cluster
     return discover_single_host(environ)

@@ -19,7 +19,7 @@ SIOCGIFADDR = 0x8915  # ioctl: the IPv4 address of an interface
 LOOPBACK = "127.0.0.1"
 
 
-def addresses(host: str) -> tuple[str, ...]:
+def resolve(host: str) -> tuple[str, ...]:
     """The host's IPv4 and IPv6 addresses in the resolver's order; empty when it has none (yet)."""
     try:
         infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -28,18 +28,18 @@ def addresses(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
-def unresolved(hosts: Iterable[str], seconds: float) -> tuple[str, ...]:
+def find_unresolved(hosts: Iterable[str], seconds: float) -> tuple[str, ...]:
     """Those of `hosts` that have no address, as far as the resolver says within `seconds`."""
     waiting = list(dict.fromkeys(hosts))[::-1]
     order, found = tuple(waiting[::-1]), dict[str, tuple[str, ...]]()
 
-    def resolve() -> None:
+    def resolve_rest() -> None:
         while waiting:
             with contextlib.suppress(IndexError):  # another thread took the last one
                 host = waiting.pop()
-                found[host] = addresses(host)
+                found[host] = resolve(host)
 
-    threads = [threading.Thread(target=resolve, daemon=True) for _ in range(min(THREADS, len(order)))]
+    threads = [threading.Thread(target=resolve_rest, daemon=True) for _ in range(min(THREADS, len(order)))]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + seconds
@@ -64,10 +64,10 @@ def own_addresses(host: str, interface: str) -> tuple[str, ...]:
     """
     found = list(_interface_addresses(interface))
     named: list[str] = []
-    thread = threading.Thread(target=lambda: named.extend(addresses(host)), daemon=True)
+    thread = threading.Thread(target=lambda: named.extend(resolve(host)), daemon=True)
     thread.start()
     thread.join(OWN_NAME_BOUND)
-    own = [address for address in named if is_own(address)]
+    own = [address for address in named if is_own_address(address)]
     return tuple(dict.fromkeys([*own, *found]))
 
 
@@ -91,7 +91,7 @@ def _interface_addresses(interface: str) -> list[str]:
     return found
 
 
-def is_own(address: str) -> bool:
+def is_own_address(address: str) -> bool:
     """Whether a socket can be bound to it: a name may also lead to another machine, or to a load balancer."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

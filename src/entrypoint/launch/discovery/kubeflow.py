@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
-from launch.discovery.cluster import HOST, Cluster, plain
+from launch.discovery.cluster import HOST, Cluster, make_cluster
 
 MPI_JOB = "MPIJob"
 HOST_FILE_PATH = "/etc/mpi/hostfile"  # where the operator mounts it
@@ -37,7 +37,7 @@ def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | Non
         )
     if role != "launcher" and not (environ.get(HOST_FILE) and "KUBERNETES_SERVICE_HOST" in environ):
         return None
-    return plain(MPI_JOB, [HOST], HOST, MPI_JOB, environ)
+    return make_cluster(MPI_JOB, [HOST], HOST, MPI_JOB, environ)
 
 
 def first_worker(environ: Mapping[str, str]) -> str:
@@ -64,10 +64,10 @@ def discover_torch_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | N
     if hosts is None:
         return None
     if hosts == 1:
-        return plain(TORCH_VARIABLES, [HOST], HOST, TORCH_VARIABLES, environ)
-    names = _names(_first(environ), hosts)
-    rank = _rank(environ, hosts)
-    return plain(TORCH_VARIABLES, names, names[rank], TORCH_VARIABLES, environ)
+        return make_cluster(TORCH_VARIABLES, [HOST], HOST, TORCH_VARIABLES, environ)
+    names = _host_names(_first_host(environ), hosts)
+    rank = _own_rank(environ, hosts)
+    return make_cluster(TORCH_VARIABLES, names, names[rank], TORCH_VARIABLES, environ)
 
 
 def _number_of_hosts(environ: Mapping[str, str]) -> int | None:
@@ -83,23 +83,23 @@ def _number_of_hosts(environ: Mapping[str, str]) -> int | None:
                 found=shown(stated),
                 remedy=f"set minReplicas to maxReplicas, or DLC_ELASTIC to {least}:{most}",
             )
-        return _number("PET_NNODES", most or least, 1, MOST_HOSTS)
+        return _read_number("PET_NNODES", most or least, 1, MOST_HOSTS)
     if not all(environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR")):
         return None
     # A PyTorchJob counts processes where it knows how many each host has.
     processes = environ.get("PET_NPROC_PER_NODE", "")
-    size = _number("WORLD_SIZE", environ["WORLD_SIZE"], 1, MOST_HOSTS * 1024)
+    size = _read_number("WORLD_SIZE", environ["WORLD_SIZE"], 1, MOST_HOSTS * 1024)
     return max(1, size // int(processes)) if re.fullmatch(r"[1-9]\d{0,3}", processes) else size
 
 
-def _first(environ: Mapping[str, str]) -> str:
+def _first_host(environ: Mapping[str, str]) -> str:
     """The first host's name. A PyTorchJob's master may call itself localhost."""
     endpoint = environ.get("PET_RDZV_ENDPOINT", "").rpartition(":")[0].strip("[]")
     first = environ.get("PET_MASTER_ADDR") or environ.get("MASTER_ADDR") or endpoint
     return environ.get("HOSTNAME", first) if first in ("localhost", "127.0.0.1", "::1") else first
 
 
-def _names(first: str, hosts: int) -> list[str]:
+def _host_names(first: str, hosts: int) -> list[str]:
     job, dot, domain = first.partition(".")
     domain = dot + domain
     if job.endswith("-master-0"):
@@ -117,15 +117,15 @@ def _names(first: str, hosts: int) -> list[str]:
     )
 
 
-def _rank(environ: Mapping[str, str], hosts: int) -> int:
+def _own_rank(environ: Mapping[str, str], hosts: int) -> int:
     for name in ("PET_NODE_RANK", "RANK", "JOB_COMPLETION_INDEX"):
         if environ.get(name):
-            return _number(name, environ[name], 0, hosts - 1)
+            return _read_number(name, environ[name], 0, hosts - 1)
     number = re.search(r"-(\d{1,6})$", environ.get("HOSTNAME", "").partition(".")[0])
-    return _number("HOSTNAME", number[1] if number else "", 0, hosts - 1)
+    return _read_number("HOSTNAME", number[1] if number else "", 0, hosts - 1)
 
 
-def _number(name: str, text: str, least: int, most: int) -> int:
+def _read_number(name: str, text: str, least: int, most: int) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
         raise LaunchError(
             CONFIG, "malformed", where=name, expected=f"a number from {least} to {most}", found=shown(text)

@@ -21,7 +21,7 @@ with contextlib.suppress(ImportError):  # not every Python is built with it; wit
     _BROKEN = (*_BROKEN, LZMAError)
 
 
-def unpack(archive: str, folder: str) -> tuple[str, ...]:
+def unpack_archive(archive: str, folder: str) -> tuple[str, ...]:
     """Unpack a tar file of any compression; the warnings: a line per member that was renamed or left out.
 
     Names are made relative (`/a`, `../a` become `a`); devices, pipes and links that lead out of the folder are left
@@ -30,9 +30,9 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
     try:
         with tarfile.open(archive, "r:*") as tar:
             own = os.path.realpath(folder)
-            there = set(_links(own))
+            there = set(_find_links(own))
             members = _within_room(tar, archive, own)
-            warnings = tuple(warning for member in members for warning in _member(tar, member, own))
+            warnings = tuple(warning for member in members for warning in _unpack_member(tar, member, own))
             _read_to_the_end(tar)
             return (*warnings, *_cut_links(own, there))
     except _BROKEN as error:
@@ -74,13 +74,13 @@ def _cut_links(folder: str, kept: Container[str]) -> Iterator[str]:
     A link is looked at when it is unpacked, but a member after it may change where it leads: another link on its way,
     made later or named twice, and another name of it in another folder.
     """
-    while lost := [path for path in _links(folder) if path not in kept and not _is_inside(path, folder)]:
+    while lost := [path for path in _find_links(folder) if path not in kept and not _is_inside(path, folder)]:
         for path in lost:
             os.unlink(path)
             yield f"{path[len(folder) + 1 :]!r} left out: it links to what is outside the code directory"
 
 
-def _links(folder: str) -> list[str]:
+def _find_links(folder: str) -> list[str]:
     found = [os.path.join(top, name) for top, folders, files in os.walk(folder) for name in (*folders, *files)]
     return [path for path in found if os.path.islink(path)]
 
@@ -90,7 +90,7 @@ def safe_name(name: str) -> str:
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
-def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Iterator[str]:
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Iterator[str]:
     name = safe_name(member.name)
     if not name:
         return
@@ -137,11 +137,11 @@ def _hard_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[st
     """Another name of a file before it in the archive; of itself too, as tar writes a file that was named twice."""
     source = f"{folder}/{safe_name(member.linkname)}"
     if not _is_inside(source, folder):
-        yield _left_out(member, "is outside the code directory")
+        yield _why_left_out(member, "is outside the code directory")
     elif _are_the_same(source, target):
         return
     elif not os.path.isfile(source):
-        yield _left_out(member, "is no file before it in the archive")
+        yield _why_left_out(member, "is no file before it in the archive")
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         _make_way(target)
@@ -161,8 +161,8 @@ def _symbolic_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterato
     if _is_inside(os.path.join(os.path.dirname(target), member.linkname), folder):
         os.symlink(member.linkname, target)
     else:
-        yield _left_out(member, "is outside the code directory")
+        yield _why_left_out(member, "is outside the code directory")
 
 
-def _left_out(member: tarfile.TarInfo, why: str) -> str:
+def _why_left_out(member: tarfile.TarInfo, why: str) -> str:
     return f"{member.name!r} left out: it links to {member.linkname!r}, which {why}"

@@ -84,7 +84,9 @@ def relative_name(program: str, code: str, setting: str = SETTING) -> str:
     return name
 
 
-def resolve(program: str, folder: str, code: str = "", venv: str = "", setting: str = SETTING) -> EntryPoint:
+def resolve_entry_point(
+    program: str, folder: str, code: str = "", venv: str = "", setting: str = SETTING
+) -> EntryPoint:
     """The entry point `program`; `folder` shows what the code directory `code` holds or will hold.
 
     An empty or absent folder is taken on trust (see `check`). Raises LaunchError: see `relative_name`.
@@ -122,7 +124,7 @@ def _resolve_file(name: str, path: str, code: str) -> EntryPoint:
     return EntryPoint(EXECUTABLE, name, _interpreter(path))
 
 
-def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
+def check_entry_point(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
     """Raise LaunchError, naming what is there, unless the entry point's file is in the code directory."""
     if entry.kind in (PACKAGE, MODULE, CONSOLE) or os.path.isfile(f"{code}/{entry.name}"):
         return
@@ -131,7 +133,7 @@ def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
         "no such entry point",
         where=f"{code}/{entry.name}",
         expected=f"the file that {setting} names",
-        found=contents(code),
+        found=list_contents(code),
     )
 
 
@@ -148,7 +150,7 @@ def make_executable(entry: EntryPoint, code: str) -> None:
         os.chmod(path, mode | (mode & 0o444) >> 2)  # for whoever may read it
 
 
-def contents(code: str) -> str:
+def list_contents(code: str) -> str:
     """What is in the code directory, for messages."""
     try:
         names = sorted(os.listdir(code))

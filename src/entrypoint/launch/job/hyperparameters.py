@@ -98,28 +98,28 @@ def read_job(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()
     """
     path = f"{paths.config}/hyperparameters.json"
     texts = read_object(path) or {}
-    everything = {key: _typed(path, key, value) for key, value in texts.items()}
+    everything = {key: _parse_value(path, key, value) for key, value in texts.items()}
     if not isinstance(everything.get(JOB_NAME), (str, type(None))) and isinstance(texts[JOB_NAME], str):
         everything[JOB_NAME] = texts[JOB_NAME]  # a name, also where it is written like a number: 2026, 1e3
     parameters = {key: value for key, value in everything.items() if key.startswith(PLATFORM_PREFIX) or key in CONSUMED}
     own = {key: value for key, value in everything.items() if key not in parameters}
     job_name = environ.get("TRAINING_JOB_NAME", "")
     _separate_model_dir_of_tuning(own, parameters, job_name)
-    dialect = _dialect(environ)
+    dialect = _read_dialect(environ)
     return Job(
-        program=_program(environ, path, parameters),
+        program=_read_program(environ, path, parameters),
         hyperparameters=own,
         parameters=parameters,
         arguments=(*as_arguments(own, dialect), *extra),
-        input_data_config=_channels(f"{paths.config}/inputdataconfig.json"),
+        input_data_config=_read_channels(f"{paths.config}/inputdataconfig.json"),
         dialect=dialect,
         hyperparameters_file=path,
         job_name=job_name,
-        group_programs=instance_groups.read(environ, parameters),
+        group_programs=instance_groups.read_group_programs(environ, parameters),
     )
 
 
-def _typed(path: str, key: str, value: Any) -> Any:
+def _parse_value(path: str, key: str, value: Any) -> Any:
     """A hyperparameter's value: JSON where the text is JSON, else the text (contract, section 2.2)."""
     require_text(path, "a key", key)
     if isinstance(value, str):
@@ -149,14 +149,14 @@ def _separate_model_dir_of_tuning(own: dict[str, Any], parameters: Mapping[str, 
         own["model_dir"] = f"{str(model_dir).rstrip('/')}/{job_name}/model"
 
 
-def _program(environ: Mapping[str, str], path: str, parameters: Mapping[str, Any]) -> str:
+def _read_program(environ: Mapping[str, str], path: str, parameters: Mapping[str, Any]) -> str:
     if environ.get("SAGEMAKER_PROGRAM"):
         return environ["SAGEMAKER_PROGRAM"]
     value = parameters.get("sagemaker_program")
     return "" if value is None else require_text(path, "sagemaker_program", value)
 
 
-def _dialect(environ: Mapping[str, str]) -> str:
+def _read_dialect(environ: Mapping[str, str]) -> str:
     dialect = environ.get("DLC_ARGV_DIALECT") or TOOLKIT
     if dialect not in DIALECTS:
         raise LaunchError(
@@ -169,7 +169,7 @@ def _dialect(environ: Mapping[str, str]) -> str:
     return dialect
 
 
-def _channels(path: str) -> dict[str, Any]:
+def _read_channels(path: str) -> dict[str, Any]:
     channels = read_object(path) or {}
     for name, config in channels.items():
         require_text(path, "a channel's name", name)
@@ -189,10 +189,12 @@ def as_arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str,
     """The hyperparameters, none of them the platform's, as arguments. `dialect` is one of DIALECTS."""
     if dialect == SDK3:
         return tuple(word for key, value in hyperparameters.items() for word in (f"--{key}", _sdk3_value(value)))
-    return tuple(word for key in sorted(hyperparameters) for word in _words(key, hyperparameters[key], dialect))
+    return tuple(
+        word for key in sorted(hyperparameters) for word in _argument_words(key, hyperparameters[key], dialect)
+    )
 
 
-def _words(key: str, value: object, dialect: str) -> tuple[str, ...]:
+def _argument_words(key: str, value: object, dialect: str) -> tuple[str, ...]:
     """`--key value`, `-k value` for a key of one character, "" for none (contract, section 2.2)."""
     option = f"--{key}" if len(key) > 1 else f"-{key}" if key else ""
     if dialect == FLAGS and (isinstance(value, bool) or value in ("True", "False")):

@@ -20,13 +20,13 @@ TF_DATA = "tf.data"  # instead of an entry point: the group's hosts run tf.data.
 TF_DATA_PROGRAM = "-m dlc_runtime.dataservice.tensorflow.host"
 
 
-def read(environ: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, str]:
+def read_group_programs(environ: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, str]:
     """Group -> entry point; the variable comes before the hyperparameter. Raises LaunchError for anything else."""
     value = environ.get(SWITCH) or parameters.get(PARAMETER)
     if value is None or value == "":
         return {}
-    where = source(environ)
-    programs = _parsed(value) if isinstance(value, str) else value
+    where = setting_name(environ)
+    programs = _parse_programs(value) if isinstance(value, str) else value
     if not isinstance(programs, dict):
         raise LaunchError(CONFIG, "not an object", where=where, expected=EXPECTED, found=shown(value))
     for group, program in programs.items():
@@ -46,12 +46,12 @@ def tf_data_group(programs: Mapping[str, str]) -> str:
     return next((group for group, program in programs.items() if program == TF_DATA_PROGRAM), "")
 
 
-def source(environ: Mapping[str, str]) -> str:
+def setting_name(environ: Mapping[str, str]) -> str:
     """What states the programs, for messages."""
     return SWITCH if environ.get(SWITCH) else PARAMETER
 
 
-def check_names(programs: Mapping[str, str], groups: Collection[str], where: str) -> None:
+def check_group_names(programs: Mapping[str, str], groups: Collection[str], where: str) -> None:
     """Raise LaunchError for a group that the job does not have."""
     for name in programs:
         if name not in groups:
@@ -71,7 +71,7 @@ def _with_services(programs: Mapping[str, str], where: str) -> dict[str, str]:
     return found
 
 
-def _parsed(text: str) -> object:
+def _parse_programs(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

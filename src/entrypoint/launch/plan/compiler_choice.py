@@ -39,17 +39,17 @@ def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> Comp
 
     Raises LaunchError for a value that is not one of those that a switch takes.
     """
-    stated = _one_of(environ, SWITCH, (*BACKENDS, "off"))
+    stated = _read_one_of(environ, SWITCH, (*BACKENDS, "off"))
     enabled = job.flag(ENABLED)
     if stated == "off":
         return CompilerChoice(SWITCH, stated)
     if not stated and not enabled:
         return CompilerChoice()
-    debug = _flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
-    _flag(environ, STRICT)  # dlc_runtime reads it
+    debug = _read_flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
+    _read_flag(environ, STRICT)  # dlc_runtime reads it
     if stated:
         return CompilerChoice(SWITCH, stated, debug)
-    return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _one_of(environ, DEFAULT, BACKENDS), debug)
+    return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _read_one_of(environ, DEFAULT, BACKENDS), debug)
 
 
 def compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
@@ -59,7 +59,7 @@ def compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
     return (Decision(f"compiler {found.backend}" if found.compiles else "no compiler", found.source),)
 
 
-def _one_of(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+def _read_one_of(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     value = environ.get(name, "").strip().lower()
     if value and value not in known:
         raise LaunchError(
@@ -68,7 +68,7 @@ def _one_of(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> st
     return value
 
 
-def _flag(environ: Mapping[str, str], name: str) -> bool:
+def _read_flag(environ: Mapping[str, str], name: str) -> bool:
     value = environ.get(name, "").strip().lower()
     if value not in ON + OFF:
         raise LaunchError(CONFIG, "a switch", where=name, expected="1 or 0", found=shown(environ[name]))

@@ -21,20 +21,24 @@ def require_supported(context: Context, found: CompilerChoice, strategy: str) ->
     `strategy` is "" for hosts that are no part of the distributed group.
     """
     if not found.backend:
-        _refuse(found, "the image names no compiler", f"{DEFAULT} in the image", "none", _nearest(context))
+        _refuse_compiler(
+            found, "the image names no compiler", f"{DEFAULT} in the image", "none", _nearest_remedy(context)
+        )
     if "torch" in context.installed:
         _require_pytorch(context, found, strategy)
     elif "tensorflow" in context.installed and found.backend == "inductor":
-        _refuse(found, "inductor compiles PyTorch", "an image with PyTorch", "TensorFlow", f"set {SWITCH}=xla")
+        _refuse_compiler(found, "inductor compiles PyTorch", "an image with PyTorch", "TensorFlow", f"set {SWITCH}=xla")
 
 
 def _require_pytorch(context: Context, found: CompilerChoice, strategy: str) -> None:
-    torch = f"PyTorch {_version(context.venv)}".strip()
+    torch = f"PyTorch {_torch_version(context.venv)}".strip()
     if found.backend == "xla" and "torch_xla" not in context.installed:
-        remedy = f"{_nearest(context)}, or take an image of the flavor xla"
-        _refuse(found, "xla has nothing to compile with", "torch_xla", f"{torch} without it", remedy)
+        remedy = f"{_nearest_remedy(context)}, or take an image of the flavor xla"
+        _refuse_compiler(found, "xla has nothing to compile with", "torch_xla", f"{torch} without it", remedy)
     if found.backend == "inductor" and not _compiles_in_place(context):
-        _refuse(found, "inductor compiles modules in place", "PyTorch 2.3 or newer", torch, _nearest(context))
+        _refuse_compiler(
+            found, "inductor compiles modules in place", "PyTorch 2.3 or newer", torch, _nearest_remedy(context)
+        )
     if found.backend == "inductor":
         _require_inductor(context, found, strategy)
     elif strategy:
@@ -45,14 +49,14 @@ def _require_pytorch(context: Context, found: CompilerChoice, strategy: str) -> 
 def _require_inductor(context: Context, found: CompilerChoice, strategy: str) -> None:
     if strategy == "xla":
         remedy = f"set {SWITCH}=xla, or let torchrun start the ranks (sagemaker_torch_distributed_enabled)"
-        _refuse(found, "inductor leaves XLA devices alone", "another strategy", "strategy xla", remedy)
+        _refuse_compiler(found, "inductor leaves XLA devices alone", "another strategy", "strategy xla", remedy)
     if not _in_packages(context.venv, LINE):
         remedy = f"use the image's own environment (no DLC_VENV), or set {SWITCH}=off"
-        _refuse(found, "nothing would be compiled", f"dlc_runtime in {context.venv}", "none", remedy)
+        _refuse_compiler(found, "nothing would be compiled", f"dlc_runtime in {context.venv}", "none", remedy)
     compiler = context.environ.get("CXX") or "g++"
     if not context.devices.num_gpus and not _is_program(compiler, context.env["PATH"]):
         remedy = f"take an image of this project, which has g++, or set {SWITCH}=off"
-        _refuse(found, "inductor writes C++", f"the C++ compiler {compiler}", "none on PATH", remedy)
+        _refuse_compiler(found, "inductor writes C++", f"the C++ compiler {compiler}", "none on PATH", remedy)
 
 
 def _require_one_world(context: Context, found: CompilerChoice, processes: int) -> None:
@@ -65,14 +69,16 @@ def _require_one_world(context: Context, found: CompilerChoice, processes: int) 
         f"set {SWITCH}=inductor and let torchrun start the ranks, or take one host, "
         "sagemaker_pytorch_xla_multi_worker_enabled, and its devices in sagemaker_mpi_num_of_processes_per_host"
     )
-    _refuse(found, "on CPUs each XLA process trains a model of its own", "one", f"{processes} processes", remedy)
+    _refuse_compiler(
+        found, "on CPUs each XLA process trains a model of its own", "one", f"{processes} processes", remedy
+    )
 
 
-def _refuse(found: CompilerChoice, what: str, expected: str, have: str, remedy: str) -> None:
+def _refuse_compiler(found: CompilerChoice, what: str, expected: str, have: str, remedy: str) -> None:
     raise LaunchError(CONFIG, what, where=found.source, expected=expected, found=have, remedy=remedy)
 
 
-def _nearest(context: Context) -> str:
+def _nearest_remedy(context: Context) -> str:
     """What works in this image, or where it would."""
     if "tensorflow" in context.installed or "torch_xla" in context.installed:
         return f"set {SWITCH}=xla"
@@ -82,13 +88,13 @@ def _nearest(context: Context) -> str:
 
 
 def _compiles_in_place(context: Context) -> bool:
-    version = re.match(r"(\d+)\.(\d+)", _version(context.venv))
+    version = re.match(r"(\d+)\.(\d+)", _torch_version(context.venv))
     return version is None or (int(version[1]), int(version[2])) >= FIRST_IN_PLACE
 
 
-def _version(venv: str) -> str:
+def _torch_version(venv: str) -> str:
     """Of torch, "" where it cannot be read. Importing it would take seconds."""
-    for folder in _packages(venv):
+    for folder in _package_folders(venv):
         try:
             with open(f"{folder}/torch/version.py", encoding="utf-8", errors="replace") as file:
                 found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", file.read(), re.MULTILINE)
@@ -100,10 +106,10 @@ def _version(venv: str) -> str:
 
 
 def _in_packages(venv: str, name: str) -> bool:
-    return any(os.path.exists(f"{folder}/{name}") for folder in _packages(venv))
+    return any(os.path.exists(f"{folder}/{name}") for folder in _package_folders(venv))
 
 
-def _packages(venv: str) -> list[str]:
+def _package_folders(venv: str) -> list[str]:
     try:
         pythons = sorted(os.listdir(f"{venv}/lib"))
     except OSError:
@@ -132,14 +138,14 @@ def compiler_variables(
         result[DEBUG] = "1"
     if found.backend == "xla":
         dumps = f"{folder}/debug" if found.debug else ""
-        result.update(_pytorch_xla(installed, devices, dumps))
-        result.update(_tensorflow(installed, devices))
+        result.update(_pytorch_xla_variables(installed, devices, dumps))
+        result.update(_tensorflow_variables(installed, devices))
         if dumps:
             result["XLA_FLAGS"] = f"--xla_dump_to={dumps}/hlo --xla_dump_max_hlo_modules={MOST_MODULES}"
     return result
 
 
-def _pytorch_xla(installed: frozenset[str], devices: Devices, dumps: str) -> dict[str, str]:
+def _pytorch_xla_variables(installed: frozenset[str], devices: Devices, dumps: str) -> dict[str, str]:
     if "tensorflow" in installed:
         return {}
     device = "CUDA" if devices.num_gpus else "NEURON" if devices.num_neurons else "CPU"
@@ -147,7 +153,7 @@ def _pytorch_xla(installed: frozenset[str], devices: Devices, dumps: str) -> dic
     return {"PJRT_DEVICE": device, **debug}
 
 
-def _tensorflow(installed: frozenset[str], devices: Devices) -> dict[str, str]:
+def _tensorflow_variables(installed: frozenset[str], devices: Devices) -> dict[str, str]:
     if installed and "tensorflow" not in installed:
         return {}
     on_cpu = "" if devices.num_gpus else " --tf_xla_cpu_global_jit"  # else XLA leaves the CPU's operations alone

@@ -12,7 +12,7 @@ from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import EntryPoint
 from launch.job.hyperparameters import Job
-from launch.plan.network import Network, reached_at
+from launch.plan.network import Network, address_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Context(NamedTuple):
 
     def address(self, host: str) -> str:
         """What reaches a host."""
-        return reached_at(host, self.cluster, self.network)
+        return address_of(host, self.cluster, self.network)
 
     @property
     def processes_per_host(self) -> int:

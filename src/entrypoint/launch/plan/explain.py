@@ -22,10 +22,10 @@ def as_data(plan: HostPlan) -> dict[str, Any]:
     request, context, launch, install, _ = plan
     cluster, job = request.cluster, context.job
     before, processes = (
-        [_process(process, request.environ) for process in planned]
+        [_process_as_data(process, request.environ) for process in planned]
         for planned in ((*install, *launch.before), launch.processes)
     )
-    env = added(context.env, request.environ)
+    env = changed_variables(context.env, request.environ)
     names = sorted({name for each in ({"env": env}, *before, *processes) for name in each["env"]})
     return {
         "cluster": {
@@ -52,7 +52,7 @@ def as_data(plan: HostPlan) -> dict[str, Any]:
         "devices": request.devices._asdict(),
         "strategy": launch.strategy,
         "env": env,
-        "reasons": {name: reason(name) for name in names},
+        "reasons": {name: reason_for(name) for name in names},
         "before": before,
         "processes": processes,
         "decisions": [decision._asdict() for decision in launch.decisions],
@@ -65,21 +65,21 @@ def as_text(plan: HostPlan, gpus: Sequence[str] = ()) -> str:
     lines = [f"host {data['cluster']['current_host']} of {', '.join(data['cluster']['hosts'])}"]
     lines += [f"devices: {', '.join(f'{name} {value}' for name, value in data['devices'].items())}", *gpus]
     lines += [f"{decision['what']}: {decision['why']}" for decision in data["decisions"]]
-    lines += ["variables of every process:", *_variables(data["env"], data["reasons"])]
+    lines += ["variables of every process:", *_variable_lines(data["env"], data["reasons"])]
     for process in (*data["before"], *data["processes"]):
         own = {name: value for name, value in process["env"].items() if data["env"].get(name) != value}
         lines += [f"{process['role']}, rank {process['rank']}, in {process['cwd']}:"]
-        lines += [f"  {shlex.join(process['argv'])}", *_variables(own, data["reasons"])]
+        lines += [f"  {shlex.join(process['argv'])}", *_variable_lines(own, data["reasons"])]
     return "\n".join(lines)
 
 
-def reason(name: str) -> str:
+def reason_for(name: str) -> str:
     """Why a variable is set, as the table of docs/launcher.md says; empty for one that is not in it."""
     variable = family_of(name)
     return variable.why if variable else ""
 
 
-def _variables(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
+def _variable_lines(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
     """A line for each, its reason behind it; variables of one reason (SM_*) have it above the first of them."""
     lines, told = [], ""
     for name in sorted(env, key=lambda name: (name.startswith("SM_"), name)):
@@ -93,10 +93,10 @@ def _variables(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def added(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def changed_variables(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that the launcher sets or changes, sorted by name."""
     return {name: env[name] for name in sorted(env) if environ.get(name) != env[name]}
 
 
-def _process(process: ProcessSpec, environ: Mapping[str, str]) -> dict[str, Any]:
-    return {**process._asdict(), "env": added(process.env, environ)}
+def _process_as_data(process: ProcessSpec, environ: Mapping[str, str]) -> dict[str, Any]:
+    return {**process._asdict(), "env": changed_variables(process.env, environ)}

@@ -7,7 +7,7 @@ import os
 import re
 
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.files import can_be_made
+from launch.base.files import can_make_folder
 from launch.base.paths import Paths
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
@@ -124,7 +124,7 @@ _ADVICE = (
 _MIXED = r"Only instances of `?keras|KerasTensor|Could not interpret (optimizer|initializer|metric|loss)"
 
 
-def advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
+def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
     """What to do about a TensorFlow script's last lines, "" for failures of its own. `env` is its environment."""
     text = "\n".join(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     for pattern, remedy in _ADVICE:
@@ -180,12 +180,12 @@ def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{paths.launcher}/nccl_trace_rank_",
     }
-    if can_be_made(run_dir):  # a rank that cannot make its pipe there gives up
+    if can_make_folder(run_dir):  # a rank that cannot make its pipe there gives up
         variables["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = f"{run_dir}/nccl_trace_rank_"
     return variables
 
 
-def installed(venv: str) -> frozenset[str]:
+def find_installed(venv: str) -> frozenset[str]:
     """The known libraries in a virtual environment; empty where there is no such environment."""
     folders = glob.glob(f"{glob.escape(venv)}/lib/*/site-packages")
     names = [name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}")]
@@ -203,7 +203,7 @@ WITHOUT_NCCL = "lib/python3*/site-packages/horovod/without_nccl.py"
 _IMPORT = re.compile(rb"^(import|from)[ \t]+horovod\b", re.MULTILINE)
 
 
-def imported(context: Context) -> bool:
+def imports_horovod(context: Context) -> bool:
     """Whether the script imports Horovod, not only where it is there or asked for."""
     return context.script_has(_IMPORT)
 

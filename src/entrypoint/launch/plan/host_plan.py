@@ -18,10 +18,10 @@ from launch.plan.frameworks import (
     keras_variables,
     keras_warning,
 )
-from launch.plan.install import home_variables, installation, needed, package_variables
-from launch.plan.network import data_service_variables, network_variables, reached_at
+from launch.plan.install import home_variables, package_variables, pip_arguments, pip_processes
+from launch.plan.network import address_of, data_service_variables, network_variables
 from launch.plan.request import Request, job_venv
-from launch.plan.sagemaker_environment import left_out, misspelt, sm_variables
+from launch.plan.sagemaker_environment import explain_left_out, explain_misspelt, sm_variables
 from launch.plan.strategies import tf_data_service
 from launch.plan.strategy import plan_processes
 
@@ -55,7 +55,7 @@ class HostPlan(NamedTuple):
     def check_programs(self, folder: str) -> None:
         """Raise LaunchError for the entry point of any group that is not in `folder`: no host starts without it."""
         for entry, setting in self.programs:
-            entry_point.check(entry, folder, setting)
+            entry_point.check_entry_point(entry, folder, setting)
 
     def with_decision(self, decision: Decision) -> HostPlan:
         """The same, with one more decision made known."""
@@ -69,11 +69,11 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     """
     folder = folder or request.paths.code
     venv = job_venv(request.environ)
-    programs = _programs(request, folder, venv)
+    programs = _entry_points(request, folder, venv)
     entry = programs[0][0]
     job = request.job._replace(program=entry.program)
-    env = _environment(request._replace(job=job))
-    installs = bool(needed(entry, folder))
+    env = _process_environment(request._replace(job=job))
+    installs = bool(pip_arguments(entry, folder))
     if installs:
         env.update(package_variables(env, venv, request.run_dir))
     variables, keras = keras_variables(entry, folder, request.installed, request.environ)
@@ -103,22 +103,22 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
         *compiler_decisions(request.compiler),
         *keras,
         *keras_warning(launch.strategy, env, request.installed),
-        *left_out(context.env),
-        *misspelt(request.environ),
+        *explain_left_out(context.env),
+        *explain_misspelt(request.environ),
     )
     launch = launch._replace(decisions=decisions)
-    return HostPlan(request, context, launch, installation(context, folder), programs)
+    return HostPlan(request, context, launch, pip_processes(context, folder), programs)
 
 
-def _programs(request: Request, folder: str, venv: str) -> tuple[tuple[EntryPoint, str], ...]:
+def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[EntryPoint, str], ...]:
     """The entry points of all groups, this host's first, each with the setting that names it."""
     job, own = request.job, request.cluster.current_group
     stated = {own: job.program, **job.group_programs}
     found = []
     for group, program in stated.items():
-        setting = f"{instance_groups.source(request.environ)} ({group})" if group in job.group_programs else ""
+        setting = f"{instance_groups.setting_name(request.environ)} ({group})" if group in job.group_programs else ""
         setting = setting or entry_point.SETTING
-        found.append((entry_point.resolve(program, folder, request.paths.code, venv, setting), setting))
+        found.append((entry_point.resolve_entry_point(program, folder, request.paths.code, venv, setting), setting))
     return tuple(found)
 
 
@@ -126,7 +126,9 @@ def _own_program(request: Request) -> list[Decision]:
     group = request.cluster.current_group
     if group not in request.job.group_programs:
         return []
-    return [Decision(f"entry point {request.job.program}", f"{instance_groups.source(request.environ)} for {group}")]
+    return [
+        Decision(f"entry point {request.job.program}", f"{instance_groups.setting_name(request.environ)} for {group}")
+    ]
 
 
 def _require_compiler(request: Request, context: Context) -> None:
@@ -135,29 +137,29 @@ def _require_compiler(request: Request, context: Context) -> None:
     if asked.source and asked.backend != "off":
         here = request.strategy is not None and request.cluster.current_host in request.hosts
         strategy = request.strategy.strategy if here and request.strategy else ""
-        compat.load("launch.plan.compiler_support").require_supported(context, asked, strategy)
+        compat.load_module("launch.plan.compiler_support").require_supported(context, asked, strategy)
 
 
 def _compiler_variables(request: Request) -> dict[str, str]:
     if not request.compiler.compiles:
         return {}
-    found: dict[str, str] = compat.load("launch.plan.compiler_support").compiler_variables(
+    found: dict[str, str] = compat.load_module("launch.plan.compiler_support").compiler_variables(
         request.compiler, request.installed, request.devices, request.paths
     )
     return found
 
 
-def _environment(request: Request) -> dict[str, str]:
+def _process_environment(request: Request) -> dict[str, str]:
     """The whole environment of a plain process: the user's, our defaults where they have none, and the contract's."""
     environ, job, paths = request.environ, request.job, request.paths
-    env = {**_defaults(request), **variables_passed_on(environ), **home_variables(environ, request.run_dir)}
+    env = {**_default_variables(request), **variables_passed_on(environ), **home_variables(environ, request.run_dir)}
     env["PATH"] = f"{job_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
-    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), process_spec.SITE]))
+    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), process_spec.SITE_FOLDER]))
     env.update(data_service_variables(request.network))
-    env.update(tf_data_service.variables(job))
+    env.update(tf_data_service.group_variables(job))
     env["CURRENT_HOST"] = request.cluster.current_host
     env["SAGEMAKER_JOB_NAME"] = job.text(JOB_NAME)
-    env["SAGEMAKER_REGION"] = _region(request)
+    env["SAGEMAKER_REGION"] = _job_region(request)
     env.update(sm_variables(request.cluster, request.devices, job, request.groups, paths, environ))
     return env
 
@@ -172,17 +174,17 @@ def _is_withheld(name: str) -> bool:
     return (name.startswith("SM_") and name not in USERS_SM) or name in WITHHELD
 
 
-def _defaults(request: Request) -> dict[str, str]:
+def _default_variables(request: Request) -> dict[str, str]:
     first = (request.hosts or request.cluster.hosts)[0]
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
-        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or reached_at(first, request.cluster, request.network),
+        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or address_of(first, request.cluster, request.network),
         "MASTER_PORT": request.environ.get("PET_MASTER_PORT")
         or str(settings.port_of(request.environ, settings.MASTER_PORT)),
         **network_variables(request.cluster, request.devices),
         **_compiler_variables(request),
-        **framework_variables(request.installed, _region(request)),
+        **framework_variables(request.installed, _job_region(request)),
         **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
         **(flight_recorder_variables(request.paths, request.run_dir) if request.records_collectives else {}),
     }
@@ -193,5 +195,5 @@ def _uses_xla(request: Request) -> bool:
     return by_strategy or request.compiler.backend == "xla" or "PJRT_DEVICE" in request.environ
 
 
-def _region(request: Request) -> str:
+def _job_region(request: Request) -> str:
     return request.job.text("sagemaker_region") or request.environ.get("AWS_REGION", "")

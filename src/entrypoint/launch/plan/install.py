@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from launch.base import process_spec
-from launch.base.files import can_be_made, make_private_folder
+from launch.base.files import can_make_folder, make_private_folder
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import EXECUTABLE, SHELL, EntryPoint, is_buildable
 from launch.plan.context import Context
@@ -14,7 +14,7 @@ from launch.plan.context import Context
 REQUIREMENTS = "requirements.txt"
 
 
-def needed(entry: EntryPoint, folder: str) -> tuple[str, ...]:
+def pip_arguments(entry: EntryPoint, folder: str) -> tuple[str, ...]:
     """What pip is to install for the code that `folder` shows, () for nothing.
 
     Shell scripts and executables get their requirements too, which the platform's toolkit leaves out. Like there they
@@ -25,14 +25,18 @@ def needed(entry: EntryPoint, folder: str) -> tuple[str, ...]:
     return (*package, *requirements)
 
 
-def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
+def pip_processes(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
     """The pip command for the code that `folder` shows, () where there is nothing to install."""
-    what = needed(context.entry, folder)
+    what = pip_arguments(context.entry, folder)
     if not what:
         return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")
-    pip = (process_spec.path("codeartifact_pip"), repository) if repository else (process_spec.path("pip_install"),)
-    python = installer(context.env, context.venv, context.run_dir)
+    pip = (
+        (process_spec.program_path("codeartifact_pip"), repository)
+        if repository
+        else (process_spec.program_path("pip_install"),)
+    )
+    python = pip_installer(context.env, context.venv, context.run_dir)
     argv = (python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
     process = context.process(argv, "install", -1, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
     failed = f"{REQUIREMENTS if '-r' in what else 'the package'} could not be installed"
@@ -48,7 +52,7 @@ def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
     For a user without an entry in /etc/passwd the engine says that / is the home.
     """
     home = environ.get("HOME")
-    if not home or os.access(home, os.W_OK) or not can_be_made(run_dir):
+    if not home or os.access(home, os.W_OK) or not can_make_folder(run_dir):
         return {}
     variables = {"HOME": f"{run_dir}/{HOME}"}
     import pwd  # in most jobs nobody asks for it
@@ -63,7 +67,7 @@ def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
 def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[str, str]:
     """What makes packages below the run directory seen, where the image's environment takes none; else nothing."""
     found = site_packages(venv)
-    if not found or os.access(found, os.W_OK) or not can_be_made(run_dir):
+    if not found or os.access(found, os.W_OK) or not can_make_folder(run_dir):
         return {}
     own = f"{run_dir}/{PACKAGES}"
     python_path = env["PYTHONPATH"].split(":")
@@ -71,13 +75,13 @@ def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[s
     return {"PATH": f"{own}/bin:{env['PATH']}", "PYTHONPATH": ":".join(python_path)}
 
 
-def installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
+def pip_installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
     """The Python that installs what the user's code needs."""
     own = f"{run_dir}/{PACKAGES}"
     return f"{own}/bin/python" if env["PATH"].startswith(f"{own}/bin:") else f"{venv}/bin/python"
 
 
-def make(env: Mapping[str, str], venv: str, run_dir: str) -> None:
+def make_own_folders(env: Mapping[str, str], venv: str, run_dir: str) -> None:
     """Make the folders that these variables name, where they name any. Raises LaunchError, and OSError."""
     home, own = f"{run_dir}/{HOME}", f"{run_dir}/{PACKAGES}"
     if env.get("HOME") == home:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from launch.base.compat import NamedTuple
-from launch.base.paths import WORDS
+from launch.base.paths import PROGRAM_FILES
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 
@@ -47,18 +47,18 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
 def data_service_variables(network: Network) -> dict[str, str]:
     """What dlc_runtime's data service cannot learn elsewhere: a secret of this job, and hosts without a name."""
     variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
-    variables.update((WORDS[what], path) for what, path in network.words.items())
+    variables.update((PROGRAM_FILES[what], path) for what, path in network.words.items())
     if network.addresses:
         variables["DLC_HOST_ADDRESSES"] = json.dumps(dict(network.addresses), separators=(",", ":"))
     return variables
 
 
-def reached_at(host: str, cluster: Cluster, network: Network) -> str:
+def address_of(host: str, cluster: Cluster, network: Network) -> str:
     """A host's name, its address where the name does not resolve, localhost where nobody gave the only host a name."""
     return "localhost" if cluster.is_nameless else network.addresses.get(host, host)
 
 
-def address(host: str, port: int | str) -> str:
+def join_host_port(host: str, port: int | str) -> str:
     """`host:port`; an IPv6 literal gets the brackets that tell its colons from the port's."""
     return f"{url_host(host)}:{port}"
 

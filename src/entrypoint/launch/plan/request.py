@@ -9,11 +9,11 @@ from launch.base.files import default_private_folder
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.discovery import discover
 from launch.discovery.cluster import Cluster
-from launch.discovery.devices import Devices, detect
+from launch.discovery.devices import Devices, detect_devices
 from launch.job import instance_groups
 from launch.job.hyperparameters import GROUPS, Job, read_job
 from launch.plan.compiler_choice import CompilerChoice, choose_compiler
-from launch.plan.frameworks import chief_name, installed
+from launch.plan.frameworks import chief_name, find_installed
 from launch.plan.network import Network
 from launch.plan.strategies import tf_data_service
 from launch.plan.strategy import StrategyChoice, choose_strategy, requested_strategies
@@ -112,25 +112,25 @@ def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: st
 
     Raises LaunchError: the first thing that is wrong.
     """
-    settings.check(environ)
+    settings.check_settings(environ)
     paths = Paths.of(environ)
     cluster = discover.discover(environ, paths)
     stated = read_job(environ, paths, extra)
     job = _own_job(stated, cluster, environ)
-    cluster = tf_data_service.serving(cluster, job)
-    libraries = installed(job_venv(environ))
+    cluster = tf_data_service.with_servers(cluster, job)
+    libraries = find_installed(job_venv(environ))
     distributed = bool(requested_strategies(job) or environ.get("DLC_STRATEGY"))
-    groups = _groups(job, cluster, distributed)
+    groups = _job_groups(job, cluster, distributed)
     # As in the platform's toolkit, a job that is distributed over an empty list of groups is not distributed.
     nowhere = _stated_groups(job) == []
     strategy = None if nowhere else choose_strategy(job, environ, cluster, groups, libraries)
     if strategy and strategy.strategy == "mpi":
-        _require_one_program(stated, groups or _groups(job, cluster, distributed=True), environ)
+        _require_one_program(stated, groups or _job_groups(job, cluster, distributed=True), environ)
     return Request(
         environ=environ,
         paths=paths,
         cluster=cluster,
-        devices=detect(environ, root),
+        devices=detect_devices(environ, root),
         job=job,
         strategy=strategy,
         groups=_distributed_groups(job, cluster, strategy, groups),
@@ -141,7 +141,7 @@ def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: st
 def _own_job(job: Job, cluster: Cluster, environ: Mapping[str, str]) -> Job:
     """The job with the program of this host's group. Raises LaunchError for programs of groups that are not there."""
     names = [group.name for group in cluster.groups] or [cluster.current_group]
-    instance_groups.check_names(job.group_programs, names, instance_groups.source(environ))
+    instance_groups.check_group_names(job.group_programs, names, instance_groups.setting_name(environ))
     return job._replace(program=job.group_programs.get(cluster.current_group, job.program))
 
 
@@ -149,7 +149,7 @@ def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, 
     """Raise LaunchError where mpirun, which starts one program, would have to start several."""
     if len({job.group_programs.get(name, job.program) for name in groups}) > 1:
         raise LaunchError(
-            CONFIG, "several programs below one mpirun", where=instance_groups.source(environ),
+            CONFIG, "several programs below one mpirun", where=instance_groups.setting_name(environ),
             expected="one program for all groups that train together", found=shown(dict(job.group_programs)),
             remedy=f"name the groups that train together in {GROUPS}",
         )  # fmt: skip
@@ -177,10 +177,10 @@ def _distributed_groups(
         return groups
     if strategy.strategy == "ray" and _stated_groups(job) is None:
         return tuple(group.name for group in cluster.groups) or (cluster.current_group,)
-    return _groups(job, cluster, distributed=True)
+    return _job_groups(job, cluster, distributed=True)
 
 
-def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
+def _job_groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
     """The groups that the job is distributed over: the stated ones, else all.
 
     On the platform each host's own: without stated groups its toolkit takes each group for a job.

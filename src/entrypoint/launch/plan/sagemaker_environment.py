@@ -25,7 +25,7 @@ AGGREGATES = ("SM_TRAINING_ENV", "SM_RESOURCE_CONFIG", "SM_INSTANCE_GROUPS_DICT"
 LONGEST_VARIABLE = 128 * 1024 - 1  # bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
 
 
-def encode(value: object) -> str:
+def encode_value(value: object) -> str:
     """A value as the text of a variable: strings as they are, None empty, everything else compact sorted ASCII JSON."""
     if value is None:
         return ""
@@ -55,7 +55,7 @@ def sm_variables(
     for key, value in job.hyperparameters.items():
         values[f"SM_HP_{key.upper()}"] = value
     # A name with "=" cannot be a variable; SM_HPS and the arguments carry such a hyperparameter all the same.
-    variables = {name: encode(value) for name, value in values.items() if "=" not in name}
+    variables = {name: encode_value(value) for name, value in values.items() if "=" not in name}
     variables = {name: value for name, value in variables.items() if name not in AGGREGATES or _fits(name, value)}
     _check_lengths(variables)
     return variables
@@ -145,15 +145,15 @@ def _groups_as_read(cluster: Cluster) -> dict[str, Any]:
     return {item["instance_group_name"]: item for item in cluster.resource_config.get("instance_groups") or []}
 
 
-def left_out(env: Mapping[str, str]) -> list[Decision]:
+def explain_left_out(env: Mapping[str, str]) -> list[Decision]:
     """Say which variables an environment lacks because they were too long."""
     why = "too long for a variable; input/config/resourceconfig.json and the other SM_* variables say the same"
     return [Decision(f"warning: {name} is left out", why) for name in AGGREGATES if name not in env]
 
 
-def misspelt(environ: Mapping[str, str]) -> list[Decision]:
+def explain_misspelt(environ: Mapping[str, str]) -> list[Decision]:
     """Warnings of variables that nothing reads and that look like one that is read."""
-    found = settings.misspelt(environ)
+    found = settings.find_misspelt(environ)
     return [Decision(f"warning: nothing reads {name}", f"did you mean {meant}?") for name, meant in found.items()]
 
 

@@ -65,7 +65,7 @@ def choose_strategy(
     `groups` are the distributed ones. Raises LaunchError for a DLC_STRATEGY or DLC_HOROVOD_CONTROLLER that does not
     exist, and where the platform started a launcher for every rank and the strategy starts ranks itself.
     """
-    request = _first(job, environ)
+    request = _first_choice(job, environ)
     if cluster.task:
         return _each_task_a_rank(request)
     if request is None:
@@ -75,7 +75,7 @@ def choose_strategy(
         why = Decision("no parameter server", "there is one host to share parameters")
         return StrategyChoice(request.source, "single", (why,)) if len(cluster.hosts) > 1 else None
     if request.strategy == "smdistributed":
-        strategy, decisions = single.substitute(job, job.program, installed)
+        strategy, decisions = single.substitute_smdistributed(job, job.program, installed)
         return StrategyChoice(request.source, strategy, decisions)
     if request.strategy == "horovod" and _horovod_controller(environ) == "mpi":
         return StrategyChoice(request.source, "mpi", (BELOW_MPI,))
@@ -104,7 +104,7 @@ def _of_the_platform(job: Job, environ: Mapping[str, str], cluster: Cluster) -> 
     return None
 
 
-def _first(job: Job, environ: Mapping[str, str]) -> StrategyChoice | None:
+def _first_choice(job: Job, environ: Mapping[str, str]) -> StrategyChoice | None:
     stated = environ.get("DLC_STRATEGY")
     if stated:
         if stated not in STRATEGIES:
@@ -140,21 +140,23 @@ def plan_processes(context: Context, request: StrategyChoice | None) -> Launch:
     """
     group = context.cluster.current_group
     if group == instance_groups.tf_data_group(context.job.group_programs):
-        why = Decision("tf.data.service", f"{instance_groups.source(context.environ)} for {group}")
-        return _with(tf_data_service.plan(context), why)
+        why = Decision("tf.data.service", f"{instance_groups.setting_name(context.environ)} for {group}")
+        return _with_decisions(tf_data_service.plan(context), why)
     if request is None:
-        found = single.warnings(context.cluster, context.job, context.environ)
-        return _with(single.plan(context), *(found or [Decision("one plain process", "no distribution was asked for")]))
+        found = single.find_warnings(context.cluster, context.job, context.environ)
+        return _with_decisions(
+            single.plan(context), *(found or [Decision("one plain process", "no distribution was asked for")])
+        )
     if context.cluster.current_host not in context.hosts and request.strategy != "ray":
-        return _with(single.plan(context), _outside(context))
+        return _with_decisions(single.plan(context), _why_outside(context))
     by_name = request.strategy == "horovod" or BELOW_MPI in request.decisions
-    if by_name or (request.strategy == "mpi" and frameworks.imported(context)):
+    if by_name or (request.strategy == "mpi" and frameworks.imports_horovod(context)):
         frameworks.require_gpus(context)
-    launch = _load(request.strategy)(context)
-    return _with(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
+    launch = _load_strategy(request.strategy)(context)
+    return _with_decisions(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
 
 
-def _outside(context: Context) -> Decision:
+def _why_outside(context: Context) -> Decision:
     """Why this host runs no strategy. A group that nobody is in is a mistake of whoever wrote resourceconfig.json."""
     if context.hosts:
         return Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}")
@@ -164,11 +166,11 @@ def _outside(context: Context) -> Decision:
     )
 
 
-def _load(name: str) -> Callable[[Context], Launch]:
+def _load_strategy(name: str) -> Callable[[Context], Launch]:
     module, _, function = {**STRATEGIES, **TASK}[name].partition(":")
-    plan: Callable[[Context], Launch] = getattr(compat.load(module), function)
+    plan: Callable[[Context], Launch] = getattr(compat.load_module(module), function)
     return plan
 
 
-def _with(launch: Launch, *decisions: Decision) -> Launch:
+def _with_decisions(launch: Launch, *decisions: Decision) -> Launch:
     return launch._replace(decisions=(*decisions, *launch.decisions))

@@ -40,7 +40,7 @@ def facts(request: Request) -> dict[str, Any]:
         "distributed over": _brief(request.hosts),
         "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
         "efa": request.devices.efa if counts_devices else None,
-        "traps": [*(str(finding) for finding in found if not finding.is_error), *own_name.trouble()],
+        "traps": [*(str(finding) for finding in found if not finding.is_error), *own_name.describe_trouble()],
         "errors": [[finding.what, finding.remedy] for finding in found if finding.is_error],
     }
 

@@ -140,7 +140,7 @@ class Try(threading.Thread):
         """Where it came from, for which a resolver that hangs is not waited for; then by its name."""
         if self._came_from:
             yield self._came_from
-        found = host_addresses.addresses(self._host)
+        found = host_addresses.resolve(self._host)
         if not found and not self._came_from:
             self._trouble = "it does not resolve"
         yield from (address for address in found if address != self._came_from)

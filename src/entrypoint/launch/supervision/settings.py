@@ -6,7 +6,7 @@ import os
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import FAILED, Failure, Verdict, one_line
-from launch.base.settings import seconds
+from launch.base.settings import read_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ def stop_limits(environ: Mapping[str, str]) -> Grace:
 
     DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the platform's time, of which a margin is kept.
     """
-    limit = seconds(environ, "DLC_TERMINATION_GRACE", 0.0)
+    limit = read_seconds(environ, "DLC_TERMINATION_GRACE", 0.0)
     limit = limit or _platform(environ)[1]
     margin = min(LARGEST_MARGIN, MARGIN_SHARE * limit)
-    stated = seconds(environ, "DLC_STOP_GRACE", limit - margin)
+    stated = read_seconds(environ, "DLC_STOP_GRACE", limit - margin)
     return Grace(stated, margin if stated + margin <= limit else min(LARGEST_MARGIN, max(1.0, limit - stated)))
 
 

@@ -15,8 +15,8 @@ RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variab
 
 def plan(context: Context) -> Launch:
     """Every rank of this host as a process of its own; on the leader the rendezvous server that they meet at."""
-    ranks = tuple(_rank(context, local_rank) for local_rank in range(context.processes_per_host))
-    server = (_server(context),) if context.host_rank == 0 and _size(context) > 1 else ()
+    ranks = tuple(_rank_process(context, local_rank) for local_rank in range(context.processes_per_host))
+    server = (_rendezvous_process(context),) if context.host_rank == 0 and _size(context) > 1 else ()
     return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
 
 
@@ -24,7 +24,7 @@ def _size(context: Context) -> int:
     return context.processes_per_host * len(context.hosts)
 
 
-def _rank(context: Context, local_rank: int) -> ProcessSpec:
+def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
     rank = context.host_rank * context.processes_per_host + local_rank
     variables = {
         "HOROVOD_HOSTNAME": context.cluster.current_host,
@@ -45,7 +45,7 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
         # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
-        waiting = process_spec.wait_for_servers(WAIT, [(address, port)])
+        waiting = process_spec.command_after_servers(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
@@ -63,11 +63,11 @@ def _interface(context: Context) -> dict[str, str]:
     return next(({"HOROVOD_GLOO_IFACE": name} for name in wanted if name in known or not known), {})
 
 
-def _server(context: Context) -> ProcessSpec:
+def _rendezvous_process(context: Context) -> ProcessSpec:
     sizes = (str(_size(context)), str(context.processes_per_host), str(len(context.hosts)))
     listen = context.network.listen if len(context.hosts) > 1 else (LOOPBACK,)
     _, port = _meeting_point(context)
-    argv = (*process_spec.SYSTEM_PYTHON, process_spec.path("horovod_rendezvous"), str(port), *sizes, *listen)
+    argv = (*process_spec.SYSTEM_PYTHON, process_spec.program_path("horovod_rendezvous"), str(port), *sizes, *listen)
     secret = {RENDEZVOUS_SECRET: context.network.secret}  # in the environment: every user may read arguments
     return context.process(argv, "rendezvous", 0, secret, essential=False)._replace(vital=True)
 

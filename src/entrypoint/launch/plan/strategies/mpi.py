@@ -35,19 +35,19 @@ def plan(context: Context) -> Launch:
     site = f"{context.run_dir}/{SITE}"
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
     if len(context.hosts) > 1:
-        files[site] = json.dumps(_site(context))
+        files[site] = json.dumps(_exec_site(context))
     if context.host_rank:
-        host = (*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_host"), site)
+        host = (*process_spec.SYSTEM_PYTHON, process_spec.program_path("mpi_host"), site)
         rank = context.host_rank * context.processes_per_host
         return Launch("mpi", (context.process(host, "mpi host", rank, essential=False),), files=files)
-    nccl_debug, custom = _custom(context)
+    nccl_debug, custom = _custom_options(context)
     argv = (
         "mpirun",
         *_placement(context),
         *_transport(context),
-        *_exported(context, nccl_debug),
+        *_exported_variables(context, nccl_debug),
         *custom,
-        *_rank(context, custom),
+        *_rank_command(context, custom),
     )
     variables = {SITE_VARIABLE: site} if len(context.hosts) > 1 else {}
     process = context.process(argv, "mpirun", 0, variables, _mpirun_variables(context))
@@ -73,17 +73,25 @@ def _check_names(context: Context) -> None:
 
 def _of_the_operator(context: Context) -> Launch:
     """mpirun in a Kubeflow MPIJob: hosts, slots, keys and ssh servers are the operator's; ranks get our variables."""
-    nccl_debug, custom = _custom(context)
+    nccl_debug, custom = _custom_options(context)
     ours = sorted(name for name, value in context.env.items() if context.environ.get(name) != value)
     brought = (part for name in ours if name not in (*EXPORTED, *NCCL) for part in ("-x", name))
-    argv = ("mpirun", "--allow-run-as-root", "-bind-to", "none", *_exported(context, nccl_debug), *brought, *custom)
+    argv = (
+        "mpirun",
+        "--allow-run-as-root",
+        "-bind-to",
+        "none",
+        *_exported_variables(context, nccl_debug),
+        *brought,
+        *custom,
+    )
     first = kubeflow.first_worker(context.environ)  # ranks run on the workers; the launcher pod has none
     defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first} if first else {})}
     process = context.process((*argv, *_command(context)), "mpirun", 0, defaults=defaults)
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
 
 
-def _site(context: Context) -> tuple[object, ...]:
+def _exec_site(context: Context) -> tuple[object, ...]:
     """The fields of remote_start.Site."""
     network = context.network
     others = tuple(context.address(host) for host in context.hosts[1:])
@@ -107,7 +115,7 @@ def _transport(context: Context) -> tuple[str, ...]:
         *("-mca", "btl_tcp_if_include", interface),
         *("-mca", "oob_tcp_if_include", interface),
         *("-mca", "plm_rsh_no_tree_spawn", "1"),
-        *("-mca", "plm_rsh_agent", _agent()),
+        *("-mca", "plm_rsh_agent", _agent_command()),
         *("-bind-to", "none", "-map-by", "slot"),
         *("-mca", "pml", "ob1"),
         *("-mca", "btl", "^openib"),
@@ -121,18 +129,18 @@ def _mpirun_variables(context: Context) -> dict[str, str]:
     return {
         "LD_LIBRARY_PATH": "",
         "SHELL": "/bin/bash",  # without an entry in /etc/passwd it is asked which shell the other hosts have
-        "PRTE_MCA_plm_ssh_agent": _agent(),
+        "PRTE_MCA_plm_ssh_agent": _agent_command(),
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_if_include": context.cluster.network_interface,
     }
 
 
-def _agent() -> str:
+def _agent_command() -> str:
     """What mpirun calls instead of ssh. It splits this at blanks and colons, so the site's file is in a variable."""
-    return " ".join((*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_agent")))
+    return " ".join((*process_spec.SYSTEM_PYTHON, process_spec.program_path("mpi_agent")))
 
 
-def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
+def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
     """(NCCL_DEBUG's value, the other options as they are). `--NCCL_DEBUG V` is the platform's own notation."""
     name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else single.SMDDP_OPTIONS
     text = context.job.text(name)
@@ -155,7 +163,7 @@ def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
     return nccl_debug, tuple(options)
 
 
-def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
+def _exported_variables(context: Context, nccl_debug: str) -> tuple[str, ...]:
     """Variables for every rank. SM_* are not among them: each rank gets those of its own host (see _rank)."""
     variables = {
         "NCCL_MIN_NRINGS": "4",
@@ -169,9 +177,13 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
     return (*pairs, *(part for name in EXPORTED for part in ("-x", name)))
 
 
-def _rank(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
+def _rank_command(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
     """One rank: our program puts the host's own environment in place, then becomes the user's."""
-    own_host = (*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
+    own_host = (
+        *process_spec.SYSTEM_PYTHON,
+        process_spec.program_path("mpi_rank"),
+        f"{context.run_dir}/{RANK_ENVIRONMENT}",
+    )
     as_is = ("--as-is",) if any(map(OWN_OUTPUT.fullmatch, custom)) else ()
     return (*own_host, *as_is, *_command(context))
 

@@ -10,7 +10,7 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.job import instance_groups
 from launch.plan.context import Context
-from launch.plan.network import LOOPBACK, address
+from launch.plan.network import LOOPBACK, join_host_port
 
 WAIT = 300  # seconds for the head to listen, and for every host to join; all hosts start together
 OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")  # Ray's own; no group can be called so
@@ -27,7 +27,7 @@ def plan(context: Context) -> Launch:
     _require_ray(context)
     _require_one_driver(context)
     leads = context.cluster.current_host == context.leader
-    processes = (_head(context), _driver(context)) if leads else (_node(context),)
+    processes = (_head(context), _driver_process(context)) if leads else (_node_process(context),)
     why = "Ray runs one script: the others run what it sends them"
     decisions = (Decision(f"the script runs on {context.leader}", why), *_unnamed(context))
     # Also without a secret: the launcher makes the folder private for it.
@@ -37,34 +37,37 @@ def plan(context: Context) -> Launch:
 
 def _head(context: Context) -> ProcessSpec:
     port = settings.port_of(context.environ, settings.RAY_PORT)
-    argv = _start(context, "--head", f"--port={port}", "--include-dashboard=false")
+    argv = _start_command(context, "--head", f"--port={port}", "--include-dashboard=false")
     process = context.process(argv, "ray head", 0, defaults=_defaults(context), essential=False)
     return process._replace(vital=True)
 
 
-def _node(context: Context) -> ProcessSpec:
+def _node_process(context: Context) -> ProcessSpec:
     head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
-    argv = (*process_spec.wait_for_servers(WAIT, [(head, port)]), *_start(context, f"--address={address(head, port)}"))
+    argv = (
+        *process_spec.command_after_servers(WAIT, [(head, port)]),
+        *_start_command(context, f"--address={join_host_port(head, port)}"),
+    )
     rank = _nodes(context).index(context.cluster.current_host)
     return context.process(argv, "ray node", rank, defaults=_defaults(context), essential=False)
 
 
-def _driver(context: Context) -> ProcessSpec:
+def _driver_process(context: Context) -> ProcessSpec:
     head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
     # To look at the cluster takes seconds of a CPU, which the head needs first.
-    listens = process_spec.wait_for_servers(WAIT, [(head, port)])
-    complete = (context.python, process_spec.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
+    listens = process_spec.command_after_servers(WAIT, [(head, port)])
+    complete = (context.python, process_spec.program_path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
     command = context.entry.command(context.python, context.job.arguments)
-    variables = {"RAY_ADDRESS": address(head, port)}
+    variables = {"RAY_ADDRESS": join_host_port(head, port)}
     return context.process((*listens, *complete, *command), "worker", 0, variables, _defaults(context))
 
 
-def _start(context: Context, *options: str) -> tuple[str, ...]:
+def _start_command(context: Context, *options: str) -> tuple[str, ...]:
     """`ray start` in the foreground with what every node states."""
     devices = context.devices
     own = _own_address(context)
     return (
-        *(*process_spec.SYSTEM_PYTHON, process_spec.path("ray_node"), _folder(context), *options),
+        *(*process_spec.SYSTEM_PYTHON, process_spec.program_path("ray_node"), _folder(context), *options),
         *((f"--node-ip-address={own}",) if own else ()),
         *(f"--num-cpus={devices.usable_cpus}", f"--num-gpus={devices.num_gpus}"),
         f"--resources={json.dumps(_resources(context))}",
@@ -147,7 +150,7 @@ def _require_one_driver(context: Context) -> None:
         if program != own:
             raise LaunchError(
                 CONFIG, f"group {shown(name)} has a program that would not run",
-                where=instance_groups.source(context.environ), expected=f"one program, on {context.leader}",
+                where=instance_groups.setting_name(context.environ), expected=f"one program, on {context.leader}",
                 found=shown(dict(stated)),
                 remedy='leave it out: the script sends work there with resources={"GROUP": 1}',
             )  # fmt: skip

@@ -18,7 +18,7 @@ def plan(context: Context) -> Launch:
     return Launch("single", (context.process(command, "worker", 0),))
 
 
-def warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
+def find_warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
     """Warn where several hosts run one script, without a strategy, and nothing connects them.
 
     TF_CONFIG connects them. Groups that are named although nothing is distributed hint at a request left out.
@@ -40,7 +40,7 @@ def warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Dec
 SMDDP_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 
 
-def substitute(job: Job, program: str, installed: frozenset[str]) -> tuple[str, tuple[Decision, ...]]:
+def substitute_smdistributed(job: Job, program: str, installed: frozenset[str]) -> tuple[str, tuple[Decision, ...]]:
     """What runs instead: torchrun for a Python script, MPI for other programs and in a TensorFlow image."""
     strategy = "torchrun" if program.endswith(".py") and "tensorflow" not in installed else "mpi"
     decisions = [Decision(f"smdistributed runs on {strategy} with NCCL", "its library is in no public image")]

@@ -9,14 +9,14 @@ from launch.base import process_spec, settings
 from launch.base.process_spec import Decision, Launch
 from launch.plan.context import Context
 from launch.plan.frameworks import chief_name
-from launch.plan.network import address
+from launch.plan.network import join_host_port
 
 
 def plan_multi_worker(context: Context) -> Launch:
     """One process with TF_CONFIG, also on a single host."""
     port = settings.port_of(context.environ, settings.TF_MULTI_WORKER_PORT)
     config = {
-        "cluster": {"worker": [address(context.address(host), port) for host in context.hosts]},
+        "cluster": {"worker": [join_host_port(context.address(host), port) for host in context.hosts]},
         "environment": "cloud",
         "task": {"index": context.host_rank, "type": "worker"},
     }
@@ -36,7 +36,7 @@ def plan_parameter_servers(context: Context) -> Launch:
         alone = context.process(command, "worker", context.host_rank)
         return Launch("tf_parameter_server", (alone,), (Decision("no parameter server of ours", "TF_CONFIG is set"),))
     chief, why = chief_name(context.environ, context.installed)
-    cluster = _cluster(context, chief)
+    cluster = _cluster_spec(context, chief)
     rank = context.host_rank
     task = {"index": 0, "type": chief} if rank == 0 else {"index": rank - 1, "type": "worker"}
     worker = context.process(
@@ -46,7 +46,7 @@ def plan_parameter_servers(context: Context) -> Launch:
         {"TF_CONFIG": json.dumps({"cluster": cluster, "environment": "cloud", "task": task})},
     )
     server = context.process(
-        (context.python, process_spec.path("tf_parameter_server")),
+        (context.python, process_spec.program_path("tf_parameter_server")),
         "ps",
         rank,
         {
@@ -59,12 +59,12 @@ def plan_parameter_servers(context: Context) -> Launch:
     return Launch("tf_parameter_server", (server, worker), decisions)
 
 
-def _cluster(context: Context, chief: str) -> dict[str, Any]:
+def _cluster_spec(context: Context, chief: str) -> dict[str, Any]:
     first, *others = [context.address(host) for host in context.hosts]
     worker_port = settings.port_of(context.environ, settings.TF_WORKER_PORT)
     server_port = settings.port_of(context.environ, settings.TF_SERVER_PORT)
     return {
-        chief: [address(first, worker_port)],
-        "worker": [address(host, worker_port) for host in others],
-        "ps": [address(host, server_port) for host in (first, *others)],
+        chief: [join_host_port(first, worker_port)],
+        "worker": [join_host_port(host, worker_port) for host in others],
+        "ps": [join_host_port(host, server_port) for host in (first, *others)],
     }

@@ -17,7 +17,7 @@ SWITCH = "DLC_TF_DATA_WORKERS"
 GROUP = "DLC_TF_DATA_GROUP"
 
 
-def serving(cluster: Cluster, job: Job) -> Cluster:
+def with_servers(cluster: Cluster, job: Job) -> Cluster:
     """The cluster whose data hosts are known to serve: they never end by themselves.
 
     Raises LaunchError where no other host is left.
@@ -32,7 +32,7 @@ def serving(cluster: Cluster, job: Job) -> Cluster:
     return cluster._replace(servers=servers)
 
 
-def variables(job: Job) -> dict[str, str]:
+def group_variables(job: Job) -> dict[str, str]:
     """What tells a script who serves."""
     group = instance_groups.tf_data_group(job.group_programs)
     return {GROUP: group} if group else {}
@@ -40,7 +40,7 @@ def variables(job: Job) -> dict[str, str]:
 
 def plan(context: Context) -> Launch:
     """The servers of a data host; they end with the group, and an earlier end is a failure of the job."""
-    return Launch("tf_data", (context.process(_command(context), ROLE, 0, essential=False),))
+    return Launch("tf_data", (context.process(_server_command(context), ROLE, 0, essential=False),))
 
 
 def with_worker(launch: Launch, context: Context) -> Launch:
@@ -55,11 +55,11 @@ def with_worker(launch: Launch, context: Context) -> Launch:
             CONFIG, "no data hosts for workers to join", where=SWITCH, expected="a group whose program is tf.data",
             found="none", remedy=f'set {instance_groups.SWITCH}={{"NAME": "tf.data"}}',
         )  # fmt: skip
-    worker = context.process(_command(context), ROLE, 0, essential=False)
+    worker = context.process(_server_command(context), ROLE, 0, essential=False)
     decisions = (*launch.decisions, Decision("a worker of tf.data.service beside the training", SWITCH))
     return launch._replace(processes=(*launch.processes, worker), decisions=decisions)
 
 
-def _command(context: Context) -> tuple[str, ...]:
-    entry = entry_point.resolve(instance_groups.TF_DATA_PROGRAM, context.paths.code)
+def _server_command(context: Context) -> tuple[str, ...]:
+    entry = entry_point.resolve_entry_point(instance_groups.TF_DATA_PROGRAM, context.paths.code)
     return entry.command(context.python, ())

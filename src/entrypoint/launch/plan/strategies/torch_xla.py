@@ -19,12 +19,12 @@ def plan(context: Context) -> Launch:
     Raises LaunchError for an entry point that is no Python script.
     """
     context.require_script("PyTorch/XLA")
-    device, why = _device(context)
+    device, why = _choose_device(context)
     # PJRT's CPU client sees the devices of its own process only: there they are threads of one process.
     per_host = 1 if device == "CPU" else context.processes_per_host
     spawned = context.script_has(_MP_FN)
-    target = (process_spec.path("xla_spawn"), context.entry.name) if spawned else context.entry.target()
-    argv = (*torchrun.command(context, per_host), *target, *context.job.arguments)
+    target = (process_spec.program_path("xla_spawn"), context.entry.name) if spawned else context.entry.target()
+    argv = (*torchrun.torchrun_command(context, per_host), *target, *context.job.arguments)
     process = context.process(
         argv,
         "torchrun",
@@ -32,7 +32,7 @@ def plan(context: Context) -> Launch:
         variables={"PJRT_DEVICE": device, **torchrun.prefixed_ranks(context, per_host)},
         defaults={
             **torchrun.address_variables(context),
-            **_runtime(context, device),
+            **_runtime_variables(context, device),
             **thread_variables(context.devices, per_host),
         },
     )
@@ -40,19 +40,19 @@ def plan(context: Context) -> Launch:
     decisions = (
         Decision(f"PJRT_DEVICE={device}", why),
         Decision("our spawn program" if spawned else "the script itself", how),
-        *_worlds(context, device),
+        *_world_warnings(context, device),
     )
     return Launch("xla", (process,), decisions)
 
 
-def _worlds(context: Context, device: str) -> tuple[Decision, ...]:
+def _world_warnings(context: Context, device: str) -> tuple[Decision, ...]:
     """A warning where each host becomes a job of its own; a job that asks for the compiler is refused instead."""
     if device != "CPU" or len(context.hosts) < 2:
         return ()
     return (Decision("warning: each host trains a model of its own", "XLA on CPUs sees one process"),)
 
 
-def _device(context: Context) -> tuple[str, str]:
+def _choose_device(context: Context) -> tuple[str, str]:
     stated = context.environ.get("PJRT_DEVICE")
     if stated:
         return stated, "set by the user"
@@ -63,7 +63,7 @@ def _device(context: Context) -> tuple[str, str]:
     return "CPU", "this host has no accelerator"
 
 
-def _runtime(context: Context, device: str) -> dict[str, str]:
+def _runtime_variables(context: Context, device: str) -> dict[str, str]:
     if device == "CPU":
         devices = context.processes_per_host
         # One thread for each device, or a collective waits for devices that wait for a thread.

@@ -102,7 +102,7 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
         from launch.base.errors import Failure, Outcome
         from launch.supervision import failure_report
 
-        failure_report.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
+        failure_report.write_file(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
     return exit_code
 
 

@@ -53,7 +53,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(folder)
     if request.records_collectives:
         _make_folder(paths.launcher)
-    failure_report.reserve(paths.failure)
+    failure_report.reserve_file(paths.failure)
     if request.devices.num_gpus:
         from launch.preflight import gpus  # a host without them has no use for it
 
@@ -139,17 +139,19 @@ def _part(request: Request, settings: Settings, group: Group | None = None) -> O
     try:
         outcome, env = _run(request, settings, group)
     except (LaunchError, signals.StopRequested) as error:
-        failure_report.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
+        failure_report.write_file(
+            paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code))
+        )
         raise
     if group and not (outcome.stopped or signals.received() or group.remote_stop()):
         outcome = group.explained(outcome)
     outcome = failure_report.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
     if outcome.stopped and outcome.exit_code == 0:
-        outcome = failure_report.stopped(
+        outcome = failure_report.as_stopped(
             outcome, read_exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host
         )
     outcome = _with_advice(outcome, request.job.dialect, env)
-    failure_report.write(paths.failure, outcome)
+    failure_report.write_file(paths.failure, outcome)
     return outcome
 
 

@@ -33,7 +33,7 @@ def main() -> None:
         env = environment(dict(os.environ), json.load(file))
     folder = os.path.join(os.path.dirname(path), RANK_FOLDER)
     rank = env.get("OMPI_COMM_WORLD_RANK") or env.get("PMIX_RANK", "0")
-    rank_wrapper.run(command[as_is:], env, env["CURRENT_HOST"], rank, folder, in_packets=not as_is)
+    rank_wrapper.run_rank(command[as_is:], env, env["CURRENT_HOST"], rank, folder, in_packets=not as_is)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def main() -> None:
     folder = env.pop("DLC_RANK_FOLDER", "")
     if env.pop("DLC_RANK_QUIET", ""):
         del env["TORCH_CPP_LOG_LEVEL"]
-    rank_wrapper.run([python, *sys.argv[1:]], env, env["CURRENT_HOST"], env["RANK"], folder)
+    rank_wrapper.run_rank([python, *sys.argv[1:]], env, env["CURRENT_HOST"], env["RANK"], folder)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from harness.job_folder import JobFolder
 from launch.base import process_spec
 from launch.base.errors import Failure
 from launch.supervision import failure_cause, failure_report, hang
-from launch.supervision.event_log import Log
+from launch.supervision.event_log import ProcessLog
 
 LIBRARY = 'File "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1, in _call_impl'
 
@@ -51,8 +51,8 @@ def test_an_error_is_the_reason_and_not_that_of_the_program_that_started_it() ->
         "    sys.exit(main())",
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
     )
-    assert failure_cause.telling((*script, *starter))[-1] == "ValueError: no data"
-    assert "ChildFailedError" in failure_cause.telling(starter)[-1]
+    assert failure_cause.error_lines((*script, *starter))[-1] == "ValueError: no data"
+    assert "ChildFailedError" in failure_cause.error_lines(starter)[-1]
 
 
 def test_an_error_before_a_librarys_last_words_is_in_the_reason(job: JobFolder) -> None:
@@ -82,7 +82,7 @@ def test_the_users_frame_is_told_not_the_librarys() -> None:
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied",
         "more of the message",
     )
-    assert failure_cause.telling(lines) == (
+    assert failure_cause.error_lines(lines) == (
         '  File "/opt/ml/code/train.py", line 7, in main',
         "    model(x)",
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied",
@@ -92,13 +92,13 @@ def test_the_users_frame_is_told_not_the_librarys() -> None:
 def test_the_last_of_several_tracebacks_counts() -> None:
     lines = ("Traceback (most recent call last):", '  File "a.py", line 1, in a', "KeyError: 1", "During handling ...:")
     lines += ("Traceback (most recent call last):", '  File "b.py", line 2, in b', "OSError: 2")
-    assert failure_cause.telling(lines) == ('  File "b.py", line 2, in b', "OSError: 2")
-    assert failure_cause.telling(("no traceback", "at all")) == ()
+    assert failure_cause.error_lines(lines) == ('  File "b.py", line 2, in b', "OSError: 2")
+    assert failure_cause.error_lines(("no traceback", "at all")) == ()
 
 
 def test_marks_and_chatter_are_dropped_before_anything_else() -> None:
     lines = tuple("    ^^^^^^^" if n % 2 else f"line {n}" for n in range(400))
-    text = failure_report.report(Failure("it failed", last_lines=lines))
+    text = failure_report.as_file_text(Failure("it failed", last_lines=lines))
     assert "^^^" not in text[:1024]
     assert "line 398" in text[:1024]
 
@@ -115,7 +115,7 @@ def test_with_32_noisy_ranks_the_reason_of_the_first_failure_is_told(tmp_path: P
     running = below_a_starter(tmp_path, *[noisy] * 3, fails, *[noisy] * 28)
     done = running.finish()
     told = Failure(**{**done.failure, "last_lines": tuple(done.failure["last_lines"]), "error": ()})
-    assert "ValueError: the real reason" in failure_report.report(told)[:1024]
+    assert "ValueError: the real reason" in failure_report.as_file_text(told)[:1024]
     assert done.failure["rank"] == 3
 
 
@@ -239,9 +239,9 @@ def test_the_flight_recorder_is_asked_through_its_pipes(tmp_path: Path) -> None:
     rank = subprocess.Popen([sys.executable, "-c", code])
     wait_for(tmp_path / "up")
     with open(tmp_path / "pipe_0.pipe", "wb", 0):  # waits until the rank has opened its end
-        assert hang.dump(variables) == [str(tmp_path / "trace_0")]
+        assert hang.dump_flight_recorder(variables) == [str(tmp_path / "trace_0")]
     rank.wait(HANG_BOUND)
-    assert hang.dump({}) == []
+    assert hang.dump_flight_recorder({}) == []
 
 
 def test_logs_and_events_by_switch(job: JobFolder) -> None:
@@ -261,7 +261,7 @@ def test_without_the_switch_there_are_none(job: JobFolder) -> None:
 
 
 def test_a_log_keeps_its_beginning_and_its_end_and_is_bounded(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"), largest=2000)
+    log = ProcessLog(str(tmp_path / "log"), largest=2000)
     for number in range(1000):
         log.write(b"%09d\n" % number)
     log.close()

@@ -51,7 +51,7 @@ def test_a_full_disk_is_added_to_another_failures_cause(small_disk: Path) -> Non
 
 def test_a_disk_too_full_for_the_failure_file_raises_nothing(small_disk: Path) -> None:
     (small_disk / "model").write_bytes(b"x" * 65536)
-    assert not failure_report.write(str(small_disk / "failure"), Outcome(1, FAILED))
+    assert not failure_report.write_file(str(small_disk / "failure"), Outcome(1, FAILED))
 
 
 def bomb(path: Path, sizes: list[int]) -> Path:

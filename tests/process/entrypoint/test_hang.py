@@ -31,7 +31,7 @@ class Clock:
         self.now = 100.0
         self.ticks = {11: 1000}
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(process_tree, "descendants", lambda: list(self.ticks))
+        monkeypatch.setattr(process_tree, "find_descendants", lambda: list(self.ticks))
         monkeypatch.setattr(process_tree, "cpu_ticks", lambda pid: self.ticks[pid])
         monkeypatch.setattr(os, "sysconf", lambda _name: 100)
 

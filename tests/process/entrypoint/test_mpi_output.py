@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from supervised import Run, Script, run
 
 from launch.base import process_spec
-from launch.supervision.mpi_output import PacketSink, PacketStream
+from launch.supervision.mpi_output import FramedSink, FramedStream
 from launch.supervision.output import LONGEST_LINE, PIPE_BUF, Sink, Stream
 
 # What Open MPI 4 and 5 do with their ranks' output: a terminal for stdout, a pipe for stderr, 4,096 bytes at a time of
@@ -122,13 +122,13 @@ def through(lines: bytes, cuts: list[int], is_stdout: bool) -> tuple[bytes, byte
     """(stdout, stderr) of lines written by a rank and read by the launcher in pieces of these sizes."""
     out_read, out_write = os.pipe()
     with open(os.devnull, "wb") as nowhere:
-        writer = PacketSink(nowhere.fileno(), "algo-1:3", b"1" if is_stdout else b"2")
+        writer = FramedSink(nowhere.fileno(), "algo-1:3", b"1" if is_stdout else b"2")
         writer.write(lines)
         assert all(len(line) < PIPE_BUF for line in bytes(writer.pending).split(b"\n"))
         sent = bytes(writer.pending)
         sinks = Sink(nowhere.fileno()), Sink(nowhere.fileno())
         stdout = Stream(out_read, sinks[0])
-        stream = PacketStream(os.dup(out_read), sinks[1], b"", None, stdout)
+        stream = FramedStream(os.dup(out_read), sinks[1], b"", None, stdout)
         for size in (*cuts, len(sent)):
             stream.take(sent[:size])
             sent = sent[size:]
@@ -153,7 +153,7 @@ def test_the_beginning_of_a_long_line_whose_rank_was_killed_is_shown() -> None:
     read_end, write_end = os.pipe()
     with open(os.devnull, "wb") as nowhere:
         sink = Sink(nowhere.fileno())
-        stream = PacketStream(read_end, sink, b"", None, Stream(os.dup(read_end), sink))
+        stream = FramedStream(read_end, sink, b"", None, Stream(os.dup(read_end), sink))
         stream.take(b"\x1e2+algo-1:3 [algo-1:3] begun\nwords of mpirun")
         stream.close()
         os.close(write_end)

@@ -278,7 +278,7 @@ def test_ray_is_ended_at_once_though_it_would_take_its_time(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "runs")
     node = ray_node(tmp_path, f"trap '' TERM; echo $$ > {tmp_path}/runs; while :; do /bin/sleep 1; done")
     pid = int((tmp_path / "runs").read_text())
-    while not process_tree.catches(node.pid, signal.SIGTERM):
+    while not process_tree.catches_signal(node.pid, signal.SIGTERM):
         time.sleep(0.01)
     node.terminate()
     node.communicate(timeout=BOUND)

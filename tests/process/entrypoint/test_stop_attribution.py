@@ -16,7 +16,7 @@ from launch.base import process_spec
 from launch.base.errors import Failure
 from launch.coordination.membership import Ledger, Rules
 from launch.supervision.rank_files import RankEnd
-from launch.supervision.stop_attribution import Aftermath, is_ended, of_ranks
+from launch.supervision.stop_attribution import StopAttribution, look_at_ranks, was_ended_by_stop
 
 HOSTS = (LEADER, "algo-2")
 STOPPED, KILLED = 128 + signal.SIGTERM, 128 + signal.SIGKILL
@@ -150,18 +150,18 @@ def test_what_is_ended_because_of_an_error_does_not_explain_it(tmp_path: Path) -
 
 
 def test_a_rank_that_exits_well_explains_no_error_of_another_one() -> None:
-    assert of_ranks([RankEnd("0", "a", 1, 0), RankEnd("1", "a", 2, 1)]) == ("", True)
-    assert of_ranks([RankEnd("0", "a", 1, 1), RankEnd("1", "a", 2, None)]) == ("", True)
+    assert look_at_ranks([RankEnd("0", "a", 1, 0), RankEnd("1", "a", 2, 1)]) == ("", True)
+    assert look_at_ranks([RankEnd("0", "a", 1, 1), RankEnd("1", "a", 2, None)]) == ("", True)
 
 
 @pytest.mark.parametrize("code", [-signal.SIGTERM, -signal.SIGKILL, STOPPED])
 def test_a_rank_that_the_stop_ended_is_found_while_others_still_save(code: int) -> None:
     ranks = [RankEnd("3", "algo-2", 1, code), RankEnd("4", "algo-2", 2)]
-    assert of_ranks(ranks) == ("worker rank 3 on algo-2 was ended", False)
+    assert look_at_ranks(ranks) == ("worker rank 3 on algo-2 was ended", False)
 
 
 def test_what_the_stop_ends_after_an_error_does_not_explain_it() -> None:
-    known = Aftermath()
+    known = StopAttribution()
     known.erred(patience=-1.0)
     known.heard("worker rank 0 on algo-1 was ended")
     own = Failure("stopped by SIGTERM: worker rank 1 exited with code 1")
@@ -169,7 +169,7 @@ def test_what_the_stop_ends_after_an_error_does_not_explain_it() -> None:
 
 
 def test_news_of_the_stop_may_come_a_little_after_the_error_that_follows_from_it() -> None:
-    known = Aftermath()
+    known = StopAttribution()
     known.erred(PATIENCE)
     known.heard("")
     known.heard("worker rank 0 on algo-1 was ended")
@@ -181,9 +181,9 @@ def test_news_of_the_stop_may_come_a_little_after_the_error_that_follows_from_it
 
 @pytest.mark.parametrize("code", [KILLED, STOPPED])
 def test_a_process_that_the_stop_ended_keeps_its_code(code: int) -> None:
-    known = Aftermath()
+    known = StopAttribution()
     known.heard("worker rank 0 on algo-1 was ended")
-    assert is_ended(code)
+    assert was_ended_by_stop(code)
     assert known.explained(Failure("x", exit_code=code), "why", signal.SIGTERM) == Failure("x", exit_code=code)
 
 

@@ -93,4 +93,6 @@ def test_a_switch_that_is_misspelt_is_warned_of_with_the_one_that_is_meant(tmp_p
     job = JobFolder(tmp_path).code().hyperparameters().env(DLC_ARGV_DIALEKT="flags", DLC_OF_MY_OWN="1")
     assert "warning: nothing reads DLC_ARGV_DIALEKT: did you mean DLC_ARGV_DIALECT?" in decisions(job.explain())
     assert settings.find_misspelt(job.environ) == {"DLC_ARGV_DIALEKT": "DLC_ARGV_DIALECT"}
-    assert settings.find_misspelt(dict.fromkeys((*RUNTIME_SETTINGS, *(setting.name for setting in SETTINGS)), "1")) == {}
+    assert (
+        settings.find_misspelt(dict.fromkeys((*RUNTIME_SETTINGS, *(setting.name for setting in SETTINGS)), "1")) == {}
+    )

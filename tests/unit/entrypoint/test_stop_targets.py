@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.supervision.stop_targets import Process, is_starter, mains
+from launch.supervision.stop_targets import Process, first_to_stop, is_wrapper
 
 PYTHON = ("/opt/venv/bin/python", "train.py")
 WORKER = ("/opt/venv/bin/python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(5)")
@@ -16,7 +16,7 @@ TORCHRUN = ("/opt/venv/bin/python3.11", "/opt/venv/bin/torchrun", "--nnodes", "1
 
 
 def found(*processes: Process, planned: int = 10) -> set[int]:
-    return set(mains(processes, [planned]))
+    return set(first_to_stop(processes, [planned]))
 
 
 def test_a_planned_program_is_the_main_one_and_its_children_are_not() -> None:
@@ -49,7 +49,7 @@ def test_ranks_below_torchrun_are_main_and_torchrun_and_their_workers_are_not() 
     ],
 )
 def test_what_only_starts_others_is_passed_over(starter: tuple[str, ...]) -> None:
-    assert is_starter(starter)
+    assert is_wrapper(starter)
     assert found(Process(10, 1, starter), Process(11, 10, PYTHON), Process(12, 10, PYTHON)) == {11, 12}
 
 
@@ -64,7 +64,7 @@ def test_what_only_starts_others_is_passed_over(starter: tuple[str, ...]) -> Non
     ],
 )
 def test_names_that_only_look_like_a_starters_are_none(words: tuple[str, ...]) -> None:
-    assert not is_starter(words)
+    assert not is_wrapper(words)
 
 
 @pytest.mark.parametrize("agent", [("/usr/bin/ssh", "-x"), ("/usr/bin/python3", "-I", "-S", "/opt/mpi_agent.py")])
@@ -109,7 +109,7 @@ def test_remote_ranks_are_found_below_an_orted_that_made_itself_a_daemon() -> No
         Process(15, 14, PYTHON),
         Process(16, 1, ("python", "daemon.py")),
     ]
-    assert set(mains(tree, [10], adopter=1)) == {10, 15}
+    assert set(first_to_stop(tree, [10], adopter=1)) == {10, 15}
 
 
 def test_a_starter_that_has_started_nothing_yet_is_told_itself() -> None:
@@ -153,4 +153,4 @@ def test_a_shell_with_a_trap_and_its_foreground_child_are_main_but_not_what_the_
 
 def test_each_is_named_once_whatever_was_planned() -> None:
     tree = [Process(10, 1, ("bash", "run.sh")), Process(11, 10, PYTHON)]
-    assert mains(tree, [10, 11, 99]) == [11]
+    assert first_to_stop(tree, [10, 11, 99]) == [11]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from launch.base.process_spec import ProcessSpec
-    from launch.supervision.event_log import Log
+    from launch.supervision.event_log import ProcessLog
     from launch.supervision.rank_files import RankEnd
 
 
@@ -25,10 +25,10 @@ NOT_FOUND = 127  # what shells answer for a program that is not there
 NOT_EXECUTABLE = 126  # and for one that cannot be executed
 
 
-class Child:
+class ChildProcess:
     """A process in a session of its own, so that a terminal's Ctrl-C reaches it only through us."""
 
-    def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes, log: Log | None = None) -> None:
+    def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes, log: ProcessLog | None = None) -> None:
         """Start it. Raises OSError (program or working directory missing, not executable) or ValueError (NUL)."""
         self.spec = spec
         self._code = 0  # -N for signal N
@@ -36,15 +36,15 @@ class Child:
         err_read, err_write = os.pipe()
         self.stdout = Stream(out_read, console.stdout, prefix, log)
         if spec.role == "mpirun":
-            from launch.supervision.mpi_output import PacketStream
+            from launch.supervision.mpi_output import FramedStream
 
-            self.stderr: Stream = PacketStream(err_read, console.stderr, prefix, log, self.stdout)
+            self.stderr: Stream = FramedStream(err_read, console.stderr, prefix, log, self.stdout)
         else:
             self.stderr = Stream(err_read, console.stderr, prefix, log)
         console.add(self.stdout)
         console.add(self.stderr)
         try:
-            self.pid = spawn(spec, out_write, err_write)
+            self.pid = spawn_process(spec, out_write, err_write)
         finally:
             os.close(out_write)
             os.close(err_write)
@@ -73,14 +73,14 @@ class Child:
         return self.stderr.last_lines(LAST_LINES) or self.stdout.last_lines(LAST_LINES)
 
 
-def failure_of(
-    child: Child, host: str, cause: str, ranks: Sequence[RankEnd] = (), early: Sequence[str] = ()
+def make_failure(
+    child: ChildProcess, host: str, cause: str, ranks: Sequence[RankEnd] = (), early: Sequence[str] = ()
 ) -> Failure:
     """The failure report of a process that ended badly; below torchrun and mpirun, of the rank that failed first.
 
     `early` are names of processes that had ended with 0 before it.
     """
-    from launch.supervision.failure_cause import telling
+    from launch.supervision.failure_cause import error_lines
 
     failure = Failure(
         cause=cause,
@@ -90,23 +90,23 @@ def failure_of(
         exit_code=child.exit_code,
         signal=child.signal_name,
         last_lines=child.last_lines(),
-        error=telling(child.stderr.last_lines(MOST_LINES)),
+        error=error_lines(child.stderr.last_lines(MOST_LINES)),
     )
-    from launch.supervision.failure_cause import STARTERS, after_early_ends, root_cause
+    from launch.supervision.failure_cause import STARTERS, root_cause, with_early_ends
 
     if child.spec.role in STARTERS:
         failure = root_cause(failure, child.stderr.tail.decode("utf-8", "replace"), ranks)
-    return after_early_ends(failure, ranks, early)
+    return with_early_ends(failure, ranks, early)
 
 
-def start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> Failure:
+def make_start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> Failure:
     """The failure report of a process that could not be started."""
     missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
     found = f"{error.filename or spec.argv[0]}: {error.strerror}" if isinstance(error, OSError) else str(error)
     if isinstance(error, OSError) and error.errno == errno.E2BIG:
         found += "; its arguments and variables are too long together: pass large values in a file of an input channel"
     return Failure(
-        cause=f"{name_of(spec)} on {host} could not be started: {found} (command: {spec.argv[0]})",
+        cause=f"{process_name(spec)} on {host} could not be started: {found} (command: {spec.argv[0]})",
         role=spec.role,
         rank=spec.rank,
         host=host,
@@ -114,7 +114,7 @@ def start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> 
     )
 
 
-def name_of(spec: ProcessSpec) -> str:
+def process_name(spec: ProcessSpec) -> str:
     """`worker rank 3`, as messages call a process."""
     return f"{spec.role} rank {spec.rank}" if spec.rank >= 0 else spec.role
 
@@ -137,20 +137,20 @@ def raise_open_files() -> int:
     return hard
 
 
-def spawn(spec: ProcessSpec, stdout: int, stderr: int) -> int:
+def spawn_process(spec: ProcessSpec, stdout: int, stderr: int) -> int:
     """Start a process in a session of its own, with nothing to read on stdin; its pid.
 
     Raises OSError (program or working directory missing, not executable) and ValueError (a NUL in an argument). By
     posix_spawn, for the subprocess module takes 2 ms to import; that knows no working directory, so ours is changed
     for the moment (no other thread of the launcher uses it).
     """
-    here, hard = _here(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    here, hard = _open_working_directory(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     try:
         os.chdir(spec.cwd)
         if _inherited:  # a stranger's connection that comes just now makes room, the job's hosts come again
             resource.setrlimit(resource.RLIMIT_NOFILE, (_inherited[0], hard))
         return os.posix_spawn(
-            _program(spec.argv[0], spec.env.get("PATH", os.defpath)),
+            _find_program(spec.argv[0], spec.env.get("PATH", os.defpath)),
             spec.argv,
             spec.env,
             file_actions=[
@@ -169,7 +169,7 @@ def spawn(spec: ProcessSpec, stdout: int, stderr: int) -> int:
             os.close(here)
 
 
-def _here() -> int | None:
+def _open_working_directory() -> int | None:
     """The working directory, to come back to; None where this user may not enter it, as after a change of users."""
     try:
         return os.open(".", os.O_PATH | os.O_DIRECTORY)
@@ -177,7 +177,7 @@ def _here() -> int | None:
         return None
 
 
-def _program(name: str, path: str) -> str:
+def _find_program(name: str, path: str) -> str:
     """The file to execute, as a shell with this PATH finds it."""
     if "/" in name:
         return name

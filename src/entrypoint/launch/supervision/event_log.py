@@ -13,14 +13,14 @@ LARGEST_LOG = 16 << 20  # bytes of one process's log
 MOST_EVENTS = 10_000  # lines; a job that restarts its processes again and again must not fill the disk
 
 
-class Log:
+class ProcessLog:
     """One process's own output. What cannot be written is left out: the log is no reason for a job to fail."""
 
     def __init__(self, path: str, largest: int = LARGEST_LOG) -> None:
         self._path = path
         self._half = largest // 2
         self._size = 0
-        self._file = _open(path)
+        self._file = _open_file(path)
 
     def write(self, data: bytes) -> None:
         """Add bytes; when the file is full a second one takes what follows, and is begun anew when it is full too."""
@@ -28,7 +28,7 @@ class Log:
             return
         if self._size + len(data) > self._half:
             os.close(self._file)
-            self._file, self._size = _open(f"{self._path}.last"), 0
+            self._file, self._size = _open_file(f"{self._path}.last"), 0
         with contextlib.suppress(OSError):
             self._size += os.write(self._file, data[: self._half]) if self._file >= 0 else 0
 
@@ -39,7 +39,7 @@ class Log:
             self._file = -1
 
 
-class Journal:
+class EventLog:
     """The events of this host, and the logs of its processes. `folder` is empty where none are wanted."""
 
     def __init__(self, folder: str, host: str) -> None:
@@ -49,7 +49,7 @@ class Journal:
             with contextlib.suppress(OSError):
                 os.makedirs(folder, exist_ok=True)
 
-    def event(self, event: str, **facts: object) -> None:
+    def record(self, event: str, **facts: object) -> None:
         """Note what happened now: its name, time, host, and what else is known (rank, pid, exit_code, cause)."""
         if not self._folder or self._events >= MOST_EVENTS:
             return
@@ -65,12 +65,12 @@ class Journal:
             finally:
                 os.close(fd)
 
-    def log(self, role: str, rank: int | str) -> Log | None:
+    def open_log(self, role: str, rank: int | str) -> ProcessLog | None:
         """A log for one process; None where none is wanted."""
-        return Log(f"{self._folder}/{self._host}-{role}-{rank}.log") if self._folder else None
+        return ProcessLog(f"{self._folder}/{self._host}-{role}-{rank}.log") if self._folder else None
 
 
-def _open(path: str) -> int:
+def _open_file(path: str) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     except OSError:

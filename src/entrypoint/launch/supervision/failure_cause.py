@@ -35,32 +35,32 @@ _STARTER = re.compile(r"torch\.distributed\.elastic\..*ChildFailedError|subproce
 _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<string>")
 
 
-def telling(lines: tuple[str, ...]) -> tuple[str, ...]:
+def error_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
     """The frame in the user's code and the error line of the last traceback; () where there is none.
 
     That of a program that only started the one that failed counts where there is no other.
     """
     lines = tuple(_RANK.sub("", line) for line in lines)
     starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
-    found = [_told(lines[start + 1 : end]) for start, end in zip(starts, [*starts[1:], len(lines)])]
+    found = [_lines_of_traceback(lines[start + 1 : end]) for start, end in zip(starts, [*starts[1:], len(lines)])]
     told = [each for each in found if each]
     own = [each for each in told if not _STARTER.match(each[-1])]
     return (own or told or [()])[-1]
 
 
-def most_telling(error: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
+def most_telling_lines(error: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
     """The `error` where it is known, else what the last lines say of it; without a traceback the last of them."""
-    return error or telling(lines) or tuple(map(shortened, lines[-1:]))
+    return error or error_lines(lines) or tuple(map(shorten, lines[-1:]))
 
 
-def end_of(text: str, room: int) -> str:
+def last_whole_lines(text: str, room: int) -> str:
     """The last whole lines that fit into so many characters; of a line that is longer than that its end."""
     cut = text[-room:]
     whole = cut if len(text) <= room or text[-room - 1] == "\n" else cut.partition("\n")[2]
     return whole or cut
 
 
-def _told(body: tuple[str, ...]) -> tuple[str, ...]:
+def _lines_of_traceback(body: tuple[str, ...]) -> tuple[str, ...]:
     """The same of the lines below one traceback's head."""
     frames = [number for number, line in enumerate(body) if _FRAME.fullmatch(line)]
     own = [number for number in frames if not any(part in body[number] for part in _LIBRARY)]
@@ -69,7 +69,7 @@ def _told(body: tuple[str, ...]) -> tuple[str, ...]:
     if not error:
         return ()
     frame = _frame_lines(body, (own or frames)[-1]) if frames else ()
-    return (*frame, shortened(error))
+    return (*frame, shorten(error))
 
 
 def without_noise(lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def without_noise(lines: tuple[str, ...]) -> tuple[str, ...]:
     return kept or lines
 
 
-def shortened(line: str) -> str:
+def shorten(line: str) -> str:
     """A long line's two ends."""
     if len(line) <= LONGEST_ERROR:
         return line
@@ -90,7 +90,7 @@ def _frame_lines(body: tuple[str, ...], number: int) -> tuple[str, ...]:
     """The frame and the source line that follows it."""
     following = body[number + 1 : number + 2]
     source = tuple(line for line in following if line[:1].isspace() and not _FRAME.fullmatch(line))
-    return tuple(shortened(line) for line in (body[number], *source))
+    return tuple(shorten(line) for line in (body[number], *source))
 
 
 STARTERS = ("torchrun", "mpirun")  # roles of processes that start ranks
@@ -118,7 +118,7 @@ _MPIRUN_SIGNAL = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on
 _MPIRUN_LEFT = r"due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+)\s+exiting\s+improperly"
 
 
-def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
+def cause_after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
     """The failure of a stopped run as its ranks' files tell it; None where each ended with 0.
 
     The starter's own exit code says nothing after a stop. `why` is what asked for it; `grace` is the one that ran out,
@@ -126,11 +126,11 @@ def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | No
     """
     for rank in ranks:
         if rank.code is None:
-            failure = _of_file(rank._replace(code=-9))
+            failure = _failure_of_rank_file(rank._replace(code=-9))
             late = f", because it was still running {grace:g} s later" if grace else ""
             return failure._replace(cause=f"{why}: {failure.cause}{late}")
         if rank.code:
-            failure = _of_file(rank)
+            failure = _failure_of_rank_file(rank)
             return failure._replace(cause=f"{why}: {failure.cause}")
     return None
 
@@ -143,28 +143,28 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     """
     # A stopped starter ends its ranks with signals and reports those: the stop request is the cause.
     if not failure.cause.startswith(failure.role):
-        return _stopped(failure, output)
+        return _stopped_starter(failure, output)
     match = re.search(_TORCHRUN, output) or re.search(_MPIRUN_EXIT, output) or re.search(_MPIRUN_SIGNAL, output)
     if match is None and (left := re.search(_MPIRUN_LEFT, output)):
         return failure._replace(cause=f"worker rank {left['rank']} on {left['host']} left without MPI_Finalize")
     if match is None:  # it was killed, or says it in words that we do not know
         first = next((rank for rank in ranks if rank.code and rank.code not in _ENDED_BY_OTHERS), None)
-        return _of_file(first) if first else _not_started(failure, output)
+        return _failure_of_rank_file(first) if first else _not_started(failure, output)
     found = match.groupdict()
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
-    named = _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
+    named = _failure_of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
     named = next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
-    return _explained(named, output, ranks) if follows(named.last_lines) else named
+    return _with_lost_rank(named, output, ranks) if is_consequence(named.last_lines) else named
 
 
-def _explained(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:
+def _with_lost_rank(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:
     """The failure of a rank that this one lost, and that took longer to end: its starter saw this one first."""
     said: dict[tuple[str, str], list[str]] = {}
     for host, rank, line in re.findall(_LINE, output):
         said.setdefault((host, rank), []).append(line)
     for (host, rank), lines in said.items():
-        last_lines, error = tuple(lines[-LAST_LINES:]), telling(tuple(lines))
-        if error and not follows(last_lines):
+        last_lines, error = tuple(lines[-LAST_LINES:]), error_lines(tuple(lines))
+        if error and not is_consequence(last_lines):
             code = next((end.code for end in ranks if end.rank == rank and (end.code or 0) > 0), named.exit_code)
             cause = f"worker rank {rank} on {host} failed; then {named.cause}"
             return Failure(cause, "worker", int(rank), host, code or 1, "", last_lines, error)
@@ -181,7 +181,7 @@ def _not_started(failure: Failure, output: str) -> Failure:
     )
 
 
-def _of_file(rank: RankEnd) -> Failure:
+def _failure_of_rank_file(rank: RankEnd) -> Failure:
     code = rank.code or 0
     name = signal_name(-code) if code < 0 else ""
     how = f"was ended by {name}" if name else f"exited with code {code}"
@@ -197,24 +197,24 @@ def _in_own_words(named: Failure, rank: RankEnd) -> Failure:
     return named._replace(last_lines=rank.last_lines or named.last_lines, error=rank.error)
 
 
-def _stopped(failure: Failure, output: str) -> Failure:
+def _stopped_starter(failure: Failure, output: str) -> Failure:
     """The failure of a starter that was asked to stop: it exits with 1, which says nothing."""
     match = re.match(_STOPPED, failure.cause)
     if match is None:
         return failure
 
     signum = int(signal.Signals[match["name"]])
-    words = _words_of_ranks(output) or failure.last_lines
+    words = _lines_of_ranks(output) or failure.last_lines
     return failure._replace(exit_code=128 + signum, signal=match["name"], last_lines=words)
 
 
-def _words_of_ranks(output: str) -> tuple[str, ...]:
+def _lines_of_ranks(output: str) -> tuple[str, ...]:
     """The last lines before torchrun's own; none where it is not torchrun that wrote."""
     own = re.search(_TORCHRUN_OWN, output)
     return tuple(output[: own.start()].splitlines()[-LAST_LINES:]) if own else ()
 
 
-def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -> Failure:
+def _failure_of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -> Failure:
     pattern = re.compile(rf"^\[([^\]]+):{rank}\] (.*)$", re.MULTILINE)
     lines = tuple(line for _, line in pattern.findall(output))
     # mpirun does not say on which host the rank was; its lines do, and it was not always on mpirun's own.
@@ -229,11 +229,11 @@ def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -
         host=host,
         exit_code=128 + signum if signum else code,
         signal=name,
-        last_lines=lines[-LAST_LINES:] or _words_of_ranks(output) or failure.last_lines,
+        last_lines=lines[-LAST_LINES:] or _lines_of_ranks(output) or failure.last_lines,
     )
 
 
-def after_early_ends(failure: Failure, ranks: Sequence[RankEnd], children: Sequence[str]) -> Failure:
+def with_early_ends(failure: Failure, ranks: Sequence[RankEnd], children: Sequence[str]) -> Failure:
     """Name in the failure the ranks of this host that had ended with 0 before it: it may only follow from that.
 
     `ranks` are those below a starter, in the order of their ends; `children` are names of the launcher's own.
@@ -254,7 +254,7 @@ _LOST = (
 )
 
 
-def follows(last_lines: Sequence[str]) -> bool:
+def is_consequence(last_lines: Sequence[str]) -> bool:
     """Whether the error in a process's last lines only says that another process has gone."""
     heads = [number for number, line in enumerate(last_lines) if line.endswith("Traceback (most recent call last):")]
     words = last_lines[heads[-1] :] if heads else last_lines

@@ -18,15 +18,15 @@ REASON_LENGTH = 1024  # characters of the failure file that the platform reads
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and newline
 
 
-def frame(failure: Failure, with_lines: bool = True) -> str:
+def as_frame(failure: Failure, with_lines: bool = True) -> str:
     """The report between two rules, for stderr: the cause, and what the process said last.
 
     `with_lines`: all its last lines, where they stand far above or among other ranks'; else those that tell most.
     """
-    from launch.supervision.failure_cause import most_telling  # only jobs that failed need it
+    from launch.supervision.failure_cause import most_telling_lines  # only jobs that failed need it
 
-    failure = _readable(failure)
-    told = most_telling(failure.error, failure.last_lines)
+    failure = _without_control(failure)
+    told = most_telling_lines(failure.error, failure.last_lines)
     rule = "-" * 78
     lines = [rule, f"dlc: {failure.cause}"]
     lines += [f"  | {line}" for line in (failure.last_lines if with_lines else told)]
@@ -35,23 +35,23 @@ def frame(failure: Failure, with_lines: bool = True) -> str:
     return "\n".join([*lines, rule, ""])
 
 
-def report(failure: Failure) -> str:
+def as_file_text(failure: Failure) -> str:
     """The failure file's text: the cause, then the last lines, the last that says something within REASON_LENGTH.
 
     Where they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
     """
-    from launch.supervision.failure_cause import end_of  # only jobs that failed need it
+    from launch.supervision.failure_cause import last_whole_lines  # only jobs that failed need it
 
-    failure = _readable(failure)
+    failure = _without_control(failure)
     head = failure.cause[: REASON_LENGTH // 2]
     room = REASON_LENGTH - len(head) - 2
     tail = "\n".join(failure.last_lines)
     if len(tail) > room:
-        head, tail_shown = _digest(failure, head)
+        head, tail_shown = _shorten_failure(failure, head)
         room = REASON_LENGTH - len(head) - 2
     else:
         tail_shown = tail
-    reason = head if not tail else f"{head}\n{end_of(tail_shown, room)}"
+    reason = head if not tail else f"{head}\n{last_whole_lines(tail_shown, room)}"
     if tail_shown != tail or len(tail) > room or failure.details or not head.startswith(failure.cause):
         # What did not fit into the platform's reason, which ends with a whole line, for whoever reads the whole file.
         reason = reason.ljust(REASON_LENGTH if tail_shown != tail or len(tail) > room else 0, "\n")
@@ -61,18 +61,18 @@ def report(failure: Failure) -> str:
     return reason + "\n"
 
 
-def reserve(path: str) -> None:
+def reserve_file(path: str) -> None:
     """Take the room for a failure file now: the disk may be full when it has to be written."""
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        fd = os.open(_reserved(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             os.write(fd, b"\n" * PROBE_SIZE)
         finally:
             os.close(fd)
 
 
-def write(path: str, outcome: Outcome) -> bool:
+def write_file(path: str, outcome: Outcome) -> bool:
     """Write the failure file of an outcome that has a failure; True when it was written.
 
     `path` is the file (/opt/ml/output/failure). One that the user's own code wrote is kept. On a full disk it is cut to
@@ -82,8 +82,8 @@ def write(path: str, outcome: Outcome) -> bool:
         if outcome.failure is None or (os.path.exists(path) and os.path.getsize(path) > 0):
             return False
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        text = report(outcome.failure).encode("utf-8", "backslashreplace")
-        fd = os.open(_reserved(path), os.O_WRONLY | os.O_CREAT, 0o644)
+        text = as_file_text(outcome.failure).encode("utf-8", "backslashreplace")
+        fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             size = os.write(fd, text[:PROBE_SIZE])
             os.ftruncate(fd, size)
@@ -91,17 +91,17 @@ def write(path: str, outcome: Outcome) -> bool:
                 os.write(fd, text[size:])
         finally:
             os.close(fd)
-        os.replace(_reserved(path), path)
+        os.replace(_reserved_path(path), path)
     except OSError:
         return False
     else:
         return True
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(_reserved(path))
+            os.unlink(_reserved_path(path))
 
 
-def stopped(outcome: Outcome, exit_code: int, host: str) -> Outcome:
+def as_stopped(outcome: Outcome, exit_code: int, host: str) -> Outcome:
     """A run whose state was saved after a stop: its own 0, or the exit code that the user wants to see for it."""
     if not exit_code:
         return outcome
@@ -141,28 +141,28 @@ def _is_full(folder: str) -> bool:
             os.unlink(probe)
 
 
-def _readable(failure: Failure) -> Failure:
+def _without_control(failure: Failure) -> Failure:
     """Without characters that end a text for whoever reads it in C, or that no API passes on: NUL, colours."""
     return failure._replace(
-        cause=_escaped(failure.cause),
-        last_lines=tuple(map(_escaped, failure.last_lines)),
-        error=tuple(map(_escaped, failure.error)),
-        details=_escaped(failure.details),
+        cause=_escape(failure.cause),
+        last_lines=tuple(map(_escape, failure.last_lines)),
+        error=tuple(map(_escape, failure.error)),
+        details=_escape(failure.details),
     )
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-def _digest(failure: Failure, head: str) -> tuple[str, str]:
+def _shorten_failure(failure: Failure, head: str) -> tuple[str, str]:
     """(the head with what tells most, the lines without noise) of lines that do not fit."""
     from launch.supervision import failure_cause  # only long reports need it
 
-    told = failure.error or failure_cause.telling(failure.last_lines)
+    told = failure.error or failure_cause.error_lines(failure.last_lines)
     head = "\n".join([head, *told])[: REASON_LENGTH - REASON_LENGTH // 8]
     return head, "\n".join(failure_cause.without_noise(failure.last_lines))
 
 
-def _reserved(path: str) -> str:
+def _reserved_path(path: str) -> str:
     return f"{os.path.dirname(path)}/.dlc-failure"

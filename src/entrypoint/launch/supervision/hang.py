@@ -16,9 +16,9 @@ import signal
 import time
 
 from launch.supervision import process_tree
-from launch.supervision.child_process import name_of
+from launch.supervision.child_process import process_name
 from launch.supervision.output import Console
-from launch.supervision.stop_targets import is_starter
+from launch.supervision.stop_targets import is_wrapper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Watchdog:
             self._bytes, self._progress_at, self._used_since_progress = bytes_read, now, 0.0
         return now - self._progress_at >= self.timeout
 
-    def cause(self, host: str) -> str:
+    def describe(self, host: str) -> str:
         """What it barks at."""
         return (
             f"the job hangs on {host}: no output and no CPU use for {self.timeout:g} s (DLC_HANG_TIMEOUT); "
@@ -69,7 +69,7 @@ class Watchdog:
 
     def _cpu_seconds(self) -> float:
         """CPU time that descendants used since the last call; a new process counts with all it has used."""
-        ticks = {pid: process_tree.cpu_ticks(pid) for pid in process_tree.descendants()}
+        ticks = {pid: process_tree.cpu_ticks(pid) for pid in process_tree.find_descendants()}
         used = sum(max(0, count - self._ticks.get(pid, 0)) for pid, count in ticks.items())
         self._ticks = ticks
         return float(used) / os.sysconf("SC_CLK_TCK")
@@ -80,58 +80,58 @@ ALTOGETHER = 30.0  # seconds
 MOST_TEXT = 1 << 18  # characters of one process's stacks
 
 
-def added(outcome: Outcome, running: Mapping[int, ProcessSpec], console: Console, ranks: RankFolder) -> Outcome:
+def add_stacks(outcome: Outcome, running: Mapping[int, ProcessSpec], console: Console, ranks: RankFolder) -> Outcome:
     """The outcome of a job that hangs, with these processes' stacks; the files of NCCL's flight recorder are said."""
-    dumps = [path for spec in running.values() for path in dump(spec.env)]
+    dumps = [path for spec in running.values() for path in dump_flight_recorder(spec.env)]
     if dumps:
         console.stderr.write(f"dlc: NCCL's flight recorder: {', '.join(dumps)}\n".encode("utf-8", "replace"))
-    details = collect(console, {pid: name_of(spec) for pid, spec in running.items()}, ranks)
+    details = collect_stacks(console, {pid: process_name(spec) for pid, spec in running.items()}, ranks)
     return outcome._replace(failure=outcome.failure and outcome.failure._replace(details=details))
 
 
-def collect(console: Console, planned: Mapping[int, str], ranks: RankFolder) -> str:
+def collect_stacks(console: Console, planned: Mapping[int, str], ranks: RankFolder) -> str:
     """End every descendant that runs Python, each with its stacks: a text with one section per process.
 
     `planned` names processes (pid -> "worker rank 3"); others go by their RANK variable. All are frozen first and abort
     one by one, children before parents, so that none reacts to another's end and the text of each is its own. Starters
     and the parents of ranks are left alone: the text comes through them, and they have no stack to tell of.
     """
-    ranks.stop()  # an aborted rank is no reason for its starter to end the others
-    pids = [pid for pid in process_tree.descendants() if not is_starter(process_tree.command(pid))]
-    names = {pid: _name(pid, planned) for pid in pids}
+    ranks.mark_stopping()  # an aborted rank is no reason for its starter to end the others
+    pids = [pid for pid in process_tree.find_descendants() if not is_wrapper(process_tree.command_of(pid))]
+    names = {pid: _process_name(pid, planned) for pid in pids}
     for pid in pids:
-        _send(pid, signal.SIGSTOP)
+        _send_signal(pid, signal.SIGSTOP)
     deadline = time.monotonic() + ALTOGETHER
     sections = {}
     for pid in reversed(pids):
         if _runs_python(pid) and time.monotonic() < deadline:
-            sections[pid] = f"--- {names[pid]}\n{_abort(console, pid, ranks)}"
+            sections[pid] = f"--- {names[pid]}\n{_abort_process(console, pid, ranks)}"
     for pid in pids:
-        _send(pid, signal.SIGCONT)
+        _send_signal(pid, signal.SIGCONT)
     return "\n".join(sections[pid] for pid in pids if pid in sections)
 
 
-def _abort(console: Console, pid: int, ranks: RankFolder) -> str:
-    below_parent = any(end.pid == pid for end in ranks.ends())
+def _abort_process(console: Console, pid: int, ranks: RankFolder) -> str:
+    below_parent = any(end.pid == pid for end in ranks.read_ends())
     console.begin_capture()
-    _send(pid, signal.SIGABRT)
-    _send(pid, signal.SIGCONT)
+    _send_signal(pid, signal.SIGABRT)
+    _send_signal(pid, signal.SIGCONT)
     deadline = time.monotonic() + PER_PROCESS
     told = ""
     while time.monotonic() < deadline and (process_tree.is_running(pid) or (below_parent and not told)):
         console.turn(0.02)
-        told = _as_its_parent_tells(pid, ranks) if below_parent else ""
+        told = _stack_in_rank_file(pid, ranks) if below_parent else ""
     console.turn(0.0)
     text = console.end_capture()[-MOST_TEXT:].decode("utf-8", "replace").strip()
     return told or text or "no stack: PYTHONFAULTHANDLER=1 is not in its environment, or its stderr goes elsewhere"
 
 
-def _as_its_parent_tells(pid: int, ranks: RankFolder) -> str:
+def _stack_in_rank_file(pid: int, ranks: RankFolder) -> str:
     """The last words of a rank: below mpirun they go to the leader's log, wherever the rank runs."""
-    return "\n".join(line for end in ranks.ends() if end.pid == pid and end.code for line in end.last_lines)
+    return "\n".join(line for end in ranks.read_ends() if end.pid == pid and end.code for line in end.last_lines)
 
 
-def _send(pid: int, signum: int) -> None:
+def _send_signal(pid: int, signum: int) -> None:
     try:
         os.kill(pid, signum)
     except (ProcessLookupError, PermissionError):
@@ -145,9 +145,13 @@ def _runs_python(pid: int) -> bool:
         return False
 
 
-def _name(pid: int, ranks: Mapping[int, str]) -> str:
+def _process_name(pid: int, ranks: Mapping[int, str]) -> str:
     name = ranks.get(pid) or _rank_of(pid)
-    return f"{name}, process {process_tree.describe(pid)}" if name else f"process {process_tree.describe(pid)}"
+    return (
+        f"{name}, process {process_tree.describe_process(pid)}"
+        if name
+        else f"process {process_tree.describe_process(pid)}"
+    )
 
 
 def _rank_of(pid: int) -> str:
@@ -166,22 +170,22 @@ BOUND = 5.0  # seconds for the dumps; the thread looks once a second
 LOOK = 0.1  # seconds
 
 
-def dump(variables: Mapping[str, str]) -> list[str]:
+def dump_flight_recorder(variables: Mapping[str, str]) -> list[str]:
     """The files that came of asking the ranks of a process with these variables; none where nobody listens."""
     pipes, files = variables.get(PIPE_VARIABLE, ""), variables.get(FILE_VARIABLE, "")
     if not pipes or not files:
         return []
     started = time.time()
-    asked = sum(_ask(path) for path in _beginning_with(pipes) if path.endswith(".pipe"))
+    asked = sum(_ask_for_dump(path) for path in _files_beginning_with(pipes) if path.endswith(".pipe"))
     deadline = time.monotonic() + BOUND
     found: list[str] = []
     while asked and len(found) < asked and time.monotonic() < deadline:
         time.sleep(LOOK)
-        found = [path for path in _beginning_with(files) if os.path.getmtime(path) >= started - 1]
+        found = [path for path in _files_beginning_with(files) if os.path.getmtime(path) >= started - 1]
     return sorted(found)
 
 
-def _ask(path: str) -> bool:
+def _ask_for_dump(path: str) -> bool:
     with contextlib.suppress(OSError):  # nobody reads it any more
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         try:
@@ -191,7 +195,7 @@ def _ask(path: str) -> bool:
     return False
 
 
-def _beginning_with(prefix: str) -> list[str]:
+def _files_beginning_with(prefix: str) -> list[str]:
     folder, name = os.path.split(prefix)
     try:
         return [f"{folder}/{entry}" for entry in os.listdir(folder) if entry.startswith(name)]

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from launch.supervision.event_log import Log
+    from launch.supervision.event_log import ProcessLog
     from launch.supervision.output import Console
 
 
@@ -34,14 +34,14 @@ _LONGEST_RANK = 300  # bytes
 _LONGEST_HELD = 4 * LONGEST_LINE  # of a line that is put together
 
 
-def use(console: Console, rank: str) -> None:
+def use_frames(console: Console, rank: str) -> None:
     """Have the console of a rank's parent below mpirun write packets, where its stderr is a pipe that can."""
-    if _takes_packets(2):
-        console.stdout = PacketSink(2, rank, _STDOUT)
-        console.stderr = PacketSink(2, rank, _STDERR)
+    if _can_take_packets(2):
+        console.stdout = FramedSink(2, rank, _STDOUT)
+        console.stderr = FramedSink(2, rank, _STDERR)
 
 
-def _takes_packets(fd: int) -> bool:
+def _can_take_packets(fd: int) -> bool:
     if not stat.S_ISFIFO(os.fstat(fd).st_mode):
         return False
     try:
@@ -51,7 +51,7 @@ def _takes_packets(fd: int) -> bool:
     return True
 
 
-class PacketSink(Sink):
+class FramedSink(Sink):
     """Takes whole lines and writes as many at once as fit into a packet."""
 
     def __init__(self, fd: int, rank: str, stream: bytes) -> None:
@@ -79,10 +79,10 @@ class PacketSink(Sink):
         return [heads[at == last] + line[at : at + room] for at in range(0, len(line), room)]
 
 
-class PacketStream(Stream):
+class FramedStream(Stream):
     """mpirun's stderr, with its ranks' packets: what is stdout's goes to `stdout`, parts become lines."""
 
-    def __init__(self, fd: int, sink: Sink, prefix: bytes, log: Log | None, stdout: Stream) -> None:
+    def __init__(self, fd: int, sink: Sink, prefix: bytes, log: ProcessLog | None, stdout: Stream) -> None:
         super().__init__(fd, sink, prefix, log)
         self._stdout = stdout
         self._has_marks = False

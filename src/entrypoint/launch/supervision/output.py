@@ -11,7 +11,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launch.supervision.event_log import Log
+    from launch.supervision.event_log import ProcessLog
 
 READ_SIZE = 1 << 16  # a pipe's default capacity
 LONGEST_LINE = 1 << 16  # a longer one is shown as several lines, so that it cannot fill the memory
@@ -87,7 +87,7 @@ class Sink:
 class Stream:
     """One output stream of one process: read end of its pipe, its prefix (may be empty), its last bytes."""
 
-    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"", log: Log | None = None) -> None:
+    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"", log: ProcessLog | None = None) -> None:
         self.fd = fd
         self.sink = sink
         self._log = log

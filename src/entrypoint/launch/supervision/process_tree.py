@@ -25,7 +25,7 @@ def adopt_orphans() -> bool:
     return int(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
 
 
-def descendants(root: int | None = None) -> list[int]:
+def find_descendants(root: int | None = None) -> list[int]:
     """Process ids below `root` (default: this process), parents before children. Zombies are left out."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
@@ -40,14 +40,14 @@ def descendants(root: int | None = None) -> list[int]:
     return found
 
 
-def orphans(but: Container[int]) -> list[int]:
+def find_orphans(but: Container[int]) -> list[int]:
     """What was left to this process by parents that have ended, and what is below it; `but` are its own children."""
     me = os.getpid()
-    left = [pid for pid in descendants() if pid not in but and parent(pid) == me]
-    return [pid for orphan in left for pid in (orphan, *descendants(orphan))]
+    left = [pid for pid in find_descendants() if pid not in but and parent_of(pid) == me]
+    return [pid for orphan in left for pid in (orphan, *find_descendants(orphan))]
 
 
-def parent(pid: int) -> int:
+def parent_of(pid: int) -> int:
     """The parent's pid; 0 for a process that is gone."""
     state = _state_and_parent(pid)
     return state[1] if state else 0
@@ -55,19 +55,19 @@ def parent(pid: int) -> int:
 
 def cpu_ticks(pid: int) -> int:
     """User plus system time that the process has used, in clock ticks; 0 for one that is gone."""
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     return int(fields[11]) + int(fields[12]) if fields else 0
 
 
 def is_running(pid: int) -> bool:
     """Whether the process is there and no zombie."""
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     return bool(fields) and fields[0] not in "ZX"
 
 
 def is_paused(pid: int) -> bool:
     """Whether the process is stopped by SIGSTOP or its like: it hears no other signal until SIGCONT."""
-    return _stat(pid)[:1] == ["T"]
+    return _read_stat(pid)[:1] == ["T"]
 
 
 def signal_all(signum: int, catchers_only: bool = False, but: Container[int] = ()) -> list[int]:
@@ -75,11 +75,13 @@ def signal_all(signum: int, catchers_only: bool = False, but: Container[int] = (
 
     `but` are left out.
     """
-    wanted = [pid for pid in descendants() if pid not in but]
-    return [pid for pid in wanted if not (catchers_only and not catches(pid, signum)) and send(pid, signum)]
+    wanted = [pid for pid in find_descendants() if pid not in but]
+    return [
+        pid for pid in wanted if not (catchers_only and not catches_signal(pid, signum)) and send_signal(pid, signum)
+    ]
 
 
-def send(pid: int, signum: int) -> bool:
+def send_signal(pid: int, signum: int) -> bool:
     """Whether the signal could be sent: the process is there, and is no set-uid program of another user."""
     try:
         os.kill(pid, signum)
@@ -88,7 +90,7 @@ def send(pid: int, signum: int) -> bool:
     return True
 
 
-def catches(pid: int, signum: int) -> bool:
+def catches_signal(pid: int, signum: int) -> bool:
     """Whether the process has a handler for the signal."""
     return has_signal(signal_masks(pid), "SigCgt", signum)
 
@@ -108,7 +110,7 @@ def has_signal(masks: dict[str, int], kind: str, signum: int) -> bool:
     return bool(masks.get(kind, 0) >> (signum - 1) & 1)
 
 
-def command(pid: int) -> tuple[str, ...]:
+def command_of(pid: int) -> tuple[str, ...]:
     """The command line; () for one that is gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -118,19 +120,19 @@ def command(pid: int) -> tuple[str, ...]:
     return tuple(text.rstrip("\0").split("\0")) if text else ()
 
 
-def listed(pids: Sequence[int]) -> str:
+def list_processes(pids: Sequence[int]) -> str:
     """The first of these processes as a message names them."""
-    shown = ", ".join(describe(pid) for pid in pids[:5])
+    shown = ", ".join(describe_process(pid) for pid in pids[:5])
     return shown + (f" and {len(pids) - 5} more" if len(pids) > 5 else "")
 
 
-def describe(pid: int) -> str:
+def describe_process(pid: int) -> str:
     """`pid (command line)` for a message."""
-    words = " ".join(" ".join(command(pid))[:120].split())
+    words = " ".join(" ".join(command_of(pid))[:120].split())
     return f"{pid} ({words or 'gone'})"
 
 
-def reap() -> tuple[list[tuple[int, int]], bool]:
+def reap_children() -> tuple[list[tuple[int, int]], bool]:
     """Collect every child that has ended, without waiting: (pid, wait status) each, and whether any child is left.
 
     With orphans adopted, no child left means that nothing at all is left below this process.
@@ -146,7 +148,7 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
         ended.append((pid, status))
 
 
-def _stat(pid: int) -> list[str]:
+def _read_stat(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the third (state) on; empty when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -157,5 +159,5 @@ def _stat(pid: int) -> list[str]:
 
 
 def _state_and_parent(pid: int) -> tuple[str, int] | None:
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     return (fields[0], int(fields[1])) if fields else None

@@ -43,7 +43,7 @@ class RankFolder:
         """Whether the launcher is ending the job."""
         return bool(self.path) and os.path.exists(f"{self.path}/{MARKER}")
 
-    def stop(self) -> None:
+    def mark_stopping(self) -> None:
         """The launcher: the end of a rank is no reason to end the others."""
         self._write(MARKER, "")
 
@@ -64,14 +64,14 @@ class RankFolder:
         """A rank's parent: tell how it stands."""
         self._write(f"{end.rank}.json", json.dumps(end._replace(ended_at=time.time())))
 
-    def left(self) -> str:
+    def first_to_leave(self) -> str:
         """The launcher: the first rank that ended, once, if that was with 0; else empty."""
         if self._told or os.path.exists(f"{self.path}/{LAUNCHER}"):
             return ""
         self._told = True
-        return "".join(f"worker rank {end.rank} on {end.host}" for end in self.ends()[:1] if end.code == 0)
+        return "".join(f"worker rank {end.rank} on {end.host}" for end in self.read_ends()[:1] if end.code == 0)
 
-    def ends(self) -> list[RankEnd]:
+    def read_ends(self) -> list[RankEnd]:
         """The launcher: all ranks, those that ended in their order, then those that did not."""
         found: list[RankEnd] = []
         try:
@@ -95,7 +95,7 @@ class RankFolder:
             os.replace(part, f"{self.path}/{name}")
 
 
-def make(folder: str) -> str:
+def make_rank_folder(folder: str) -> str:
     """Make this folder, empty; its path, "" where none is wanted or can be made."""
     try:
         os.makedirs(folder, 0o700, exist_ok=True)

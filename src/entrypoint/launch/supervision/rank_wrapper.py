@@ -16,8 +16,8 @@ import signal
 from launch import signals
 from launch.base.paths import LOG_FOLDER
 from launch.supervision import process_tree
-from launch.supervision.event_log import Journal
-from launch.supervision.failure_cause import telling
+from launch.supervision.event_log import EventLog
+from launch.supervision.failure_cause import error_lines
 from launch.supervision.output import Console, Stream
 from launch.supervision.rank_files import LAUNCHER, OUTPUT_LOCK, RankEnd, RankFolder
 
@@ -34,7 +34,7 @@ LAST_LINES = 20
 MOST_LINES = 1000
 
 
-def run(
+def run_rank(
     command: Sequence[str], env: Mapping[str, str], host: str, rank: str, folder: str, in_packets: bool = False
 ) -> NoReturn:
     """Run the command as a child and end as it ended. `folder` is the launcher's for its ranks, "" for none.
@@ -50,15 +50,15 @@ def run(
     if in_packets:
         from launch.supervision import mpi_output  # torchrun's ranks share a pipe, and a lock
 
-        mpi_output.use(console, f"{host}:{rank}")
+        mpi_output.use_frames(console, f"{host}:{rank}")
     prefix = f"[{host}:{rank}] ".encode()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
-    pid = _start(command, env, out_write, err_write)
-    journal = Journal(f"{env['SM_OUTPUT_DATA_DIR']}/{LOG_FOLDER}" if env.get("DLC_LOGS") == "1" else "", host)
+    pid = _start_program(command, env, out_write, err_write)
+    events = EventLog(f"{env['SM_OUTPUT_DATA_DIR']}/{LOG_FOLDER}" if env.get("DLC_LOGS") == "1" else "", host)
     number = int(rank) if rank.isdigit() else -1
-    journal.event("start", role="worker", rank=number, pid=pid)
-    log = journal.log("worker", rank)
+    events.record("start", role="worker", rank=number, pid=pid)
+    log = events.open_log("worker", rank)
     streams = [Stream(out_read, console.stdout, prefix, log), Stream(err_read, console.stderr, prefix, log)]
     for stream in streams:
         console.add(stream)
@@ -69,10 +69,10 @@ def run(
     last_lines = streams[1].last_lines(lines) or streams[0].last_lines(lines)
     if code and in_packets and not last_lines:  # mpirun names the rank and not its host
         console.stderr.write(prefix + f"dlc: ended without a word, code {code}\n".encode())
-    ranks.write(RankEnd(rank, host, pid, code, last_lines, telling(streams[1].last_lines(MOST_LINES))))
+    ranks.write(RankEnd(rank, host, pid, code, last_lines, error_lines(streams[1].last_lines(MOST_LINES))))
     if code == 0 and ranks.path:
-        _tell_left(f"{ranks.path}/{LAUNCHER}")
-    journal.event("end", role="worker", rank=number, pid=pid, exit_code=code if code >= 0 else 128 - code)
+        _tell_launcher(f"{ranks.path}/{LAUNCHER}")
+    events.record("end", role="worker", rank=number, pid=pid, exit_code=code if code >= 0 else 128 - code)
     if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
         os.setsid()
         _carry_the_rest(console)
@@ -83,7 +83,7 @@ def run(
     _end_like(code)
 
 
-def _start(command: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int) -> int:
+def _start_program(command: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int) -> int:
     """The program in a session of its own: a signal to our process group must not reach it beside the one we relay."""
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
@@ -120,15 +120,15 @@ def _carry_until_the_end(console: Console, pid: int, ranks: RankFolder) -> int:
         for signum in set(signals.received()) - relayed:
             relayed.add(signum)
             if not ranks.is_stopping:
-                process_tree.send(pid, signum)
+                process_tree.send_signal(pid, signum)
         for signum in signals.take_relayed():
-            if process_tree.catches(pid, signum):
-                process_tree.send(pid, signum)
+            if process_tree.catches_signal(pid, signum):
+                process_tree.send_signal(pid, signum)
         console.turn(IDLE)
         signals.drain()
 
 
-def _tell_left(path: str) -> None:
+def _tell_launcher(path: str) -> None:
     """Wake the launcher where this is the first rank here that ended with 0: ranks elsewhere may fail because of it."""
     with contextlib.suppress(OSError, ValueError):
         with open(path, encoding="ascii") as file:

@@ -95,7 +95,7 @@ def stop_limits(environ: Mapping[str, str]) -> Grace:
     DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the platform's time, of which a margin is kept.
     """
     limit = read_seconds(environ, "DLC_TERMINATION_GRACE", 0.0)
-    limit = limit or _platform(environ)[1]
+    limit = limit or _find_platform(environ)[1]
     margin = min(LARGEST_MARGIN, MARGIN_SHARE * limit)
     stated = read_seconds(environ, "DLC_STOP_GRACE", limit - margin)
     return Grace(stated, margin if stated + margin <= limit else min(LARGEST_MARGIN, max(1.0, limit - stated)))
@@ -103,7 +103,7 @@ def stop_limits(environ: Mapping[str, str]) -> Grace:
 
 def assumed_grace(environ: Mapping[str, str]) -> str:
     """Say what a stop is taken to leave where only a default tells; empty where somebody said it."""
-    _, limit, whose = _platform(environ)
+    _, limit, whose = _find_platform(environ)
     if not whose or environ.get("DLC_TERMINATION_GRACE") or environ.get("DLC_STOP_GRACE"):
         return ""
     return (
@@ -112,7 +112,7 @@ def assumed_grace(environ: Mapping[str, str]) -> str:
     )
 
 
-def _platform(environ: Mapping[str, str]) -> tuple[str, float, str]:
+def _find_platform(environ: Mapping[str, str]) -> tuple[str, float, str]:
     return next((platform for platform in STOP_TIMES if environ.get(platform[0])), DOCKER_STOP_TIME)
 
 

@@ -27,7 +27,7 @@ _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 CAUSE_BOUND = 5.0  # seconds for the one that failed first to end; TensorFlow's Python takes two of them on a busy host
 
 
-class Aftermath:
+class StopAttribution:
     """What one host knows of it."""
 
     def __init__(self, group: GroupOfHosts | None = None) -> None:
@@ -43,59 +43,59 @@ class Aftermath:
         """Whether nothing that is still heard changes the reason."""
         return bool(self.ended) or time.monotonic() > self._until
 
-    def erred(self, patience: float) -> None:
+    def note_error(self, patience: float) -> None:
         """A process here ended with an error of its own; what is heard within `patience` seconds still explains it."""
         self._until = min(self._until, time.monotonic() + patience)
 
-    def heard(self, ended: str) -> None:
+    def note_ended(self, ended: str) -> None:
         """The stop ended a process, here or elsewhere; empty for no news."""
         if not self.is_settled:
             self.ended = ended
 
-    def note(self, what: str, explains: bool = True) -> None:
+    def note_ended_here(self, what: str, explains: bool = True) -> None:
         """The stop ended a process here, which `explains` errors here unless one of them came first.
 
         Whoever worked with it on other hosts is going to fail, and is to know why.
         """
         if explains:
-            self.heard(what)
+            self.note_ended(what)
         if self._group and not self._told:
             self._group.ended_early(what)
         self._told = True
 
-    def look(self, ranks: RankFolder, patience: float) -> None:
+    def look_for_ended(self, ranks: RankFolder, patience: float) -> None:
         """See whom the stop ended: ranks below a starter, which holds its own end back for them; elsewhere."""
         if self._told and self.is_settled:
             return
-        ended, has_error = of_ranks(ranks.ends())
+        ended, has_error = look_at_ranks(ranks.read_ends())
         if ended:
-            self.note(ended)
+            self.note_ended_here(ended)
         if self._group:
-            self.heard(self._group.ended_by_stop())
+            self.note_ended(self._group.ended_by_stop())
         if has_error:
-            self.erred(patience)
+            self.note_error(patience)
 
-    def explained(self, own: Failure, why: str, signum: int) -> Failure:
+    def explain(self, own: Failure, why: str, signum: int) -> Failure:
         """The failure of a stopped run as its user is to see it; `why` is what asked for the stop.
 
         Of a consequence the stop is the reason and gives the exit code, and the error is told behind it.
         """
-        if not self.ended or is_ended(own.exit_code):
+        if not self.ended or was_ended_by_stop(own.exit_code):
             return own
         what = own.cause[len(why) + 2 :] if own.cause.startswith(f"{why}: ") else own.cause
         return own._replace(cause=f"{why}: {self.ended}; then {what}", exit_code=128 + signum, signal="")
 
-    def awaits(self, failure: Failure) -> bool:
+    def is_awaited(self, failure: Failure) -> bool:
         """Whether this failure is no reason yet: that of a rank which lost another one, whose own may still come."""
-        from launch.supervision.failure_cause import follows  # only jobs that failed need it
+        from launch.supervision.failure_cause import is_consequence  # only jobs that failed need it
 
-        if not follows(failure.last_lines):
+        if not is_consequence(failure.last_lines):
             return False
         if self._await_until == 0.0:
             self.awaiting, self._await_until = failure, time.monotonic() + CAUSE_BOUND
         return self.awaiting is not None
 
-    def given_up(self, may_come: bool) -> Failure | None:
+    def give_up(self, may_come: bool) -> Failure | None:
         """The failure for which no other explanation came in time, or none `may_come`: it is the reason itself."""
         awaiting = self.awaiting
         if awaiting is None or (may_come and time.monotonic() < self._await_until):
@@ -103,7 +103,7 @@ class Aftermath:
         self.awaiting = None
         return awaiting
 
-    def patience(self, seconds: float) -> float:
+    def limit_wait(self, seconds: float) -> float:
         """For how long nobody need ask."""
         return min(seconds, max(0.0, self._await_until - time.monotonic())) if self.awaiting else seconds
 
@@ -112,13 +112,13 @@ class Aftermath:
         return reason._replace(cause=f"{reason.cause}; then {self.awaiting.cause}") if self.awaiting else reason
 
 
-def is_ended(exit_code: int) -> bool:
+def was_ended_by_stop(exit_code: int) -> bool:
     """Whether a process with this exit code (as in shells) was ended by the stop, and by no error of its own."""
     return exit_code in _ENDED
 
 
-def of_ranks(ranks: Sequence[RankEnd]) -> tuple[str, bool]:
+def look_at_ranks(ranks: Sequence[RankEnd]) -> tuple[str, bool]:
     """(the first of these ranks that the stop ended, as a sentence; whether one ended with an error of its own)."""
     codes = [(128 - rank.code if rank.code < 0 else rank.code, rank) for rank in ranks if rank.code]
-    ended = [f"worker rank {rank.rank} on {rank.host} was ended" for code, rank in codes if is_ended(code)]
+    ended = [f"worker rank {rank.rank} on {rank.host} was ended" for code, rank in codes if was_ended_by_stop(code)]
     return ended[0] if ended else "", len(ended) < len(codes)

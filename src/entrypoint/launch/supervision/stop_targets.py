@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"))
 # Programs and Python modules that run others and hold no state of a training.
-STARTERS = SHELLS | {
+WRAPPERS = SHELLS | {
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "accelerate.commands.launch",
     "accelerate.commands.accelerate_cli", "deepspeed", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
     "runner.py", "launch.py", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "orterun", "orted",
@@ -35,7 +35,7 @@ STARTERS = SHELLS | {
     "poetry", "pipenv", "nsys", "ncu", "strace", "time"
 }  # fmt: skip
 # They carry somebody's output or connection, or only wait: ending them first takes something from a main process.
-CARRIERS = frozenset((
+PIPE_PROGRAMS = frozenset((
     "tee", "cat", "grep", "egrep", "sed", "awk", "gawk", "mawk", "tr", "cut", "ts", "head", "tail", "logger",
     "stdbuf", "unbuffer", "pv", "rotatelogs", "multilog", "svlogd", "systemd-cat", "ssh", "sleep", "inotifywait",
     "mpi_agent.py",
@@ -57,7 +57,7 @@ class Process(NamedTuple):
     in_background: bool = False  # started with & by a shell
 
 
-def mains(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
+def first_to_stop(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
     """The main processes below the planned ones (pids), each once, parents before children.
 
     Starters whose parents are gone count as planned: mpirun's orted makes itself a daemon. `adopter` is the parent of
@@ -68,44 +68,44 @@ def mains(processes: Iterable[Process], planned: Collection[int], adopter: int =
     for process in tree.values():
         children.setdefault(process.parent, []).append(process)
     found: list[int] = []
-    daemons = [child.pid for child in children.get(adopter, ()) if child.pid not in planned and is_starter(child.words)]
+    daemons = [child.pid for child in children.get(adopter, ()) if child.pid not in planned and is_wrapper(child.words)]
     for pid in (*planned, *daemons):
         if pid in tree:
-            found += [main for main in _mains_of(tree[pid], children) if main not in found]
+            found += [main for main in _first_below(tree[pid], children) if main not in found]
     return found
 
 
-def is_starter(words: tuple[str, ...]) -> bool:
+def is_wrapper(words: tuple[str, ...]) -> bool:
     """Whether this command line is of a program that only runs others."""
-    name, path = _program(words)
+    name, path = _program_of(words)
     if name == "accelerate":
         return "launch" in words
     if name in _SHADOWED:
         return "deepspeed" in path
-    return name in STARTERS
+    return name in WRAPPERS
 
 
-def _mains_of(process: Process, children: Mapping[int, list[Process]]) -> list[int]:
+def _first_below(process: Process, children: Mapping[int, list[Process]]) -> list[int]:
     """The process itself, or what it has started. A starter without anything to show for it is signalled itself."""
-    if not is_starter(process.words):
+    if not is_wrapper(process.words):
         return [process.pid]
-    started = [child for child in children.get(process.pid, ()) if not _carries(child, children[process.pid])]
+    started = [child for child in children.get(process.pid, ()) if not _serves_a_pipe(child, children[process.pid])]
     # A script's own trap comes to know of the stop, and passes it on to what it waits for in the background.
     if process.traps_stop:
         started = [child for child in started if not child.in_background]
-    below = [main for child in started for main in _mains_of(child, children)]
+    below = [main for child in started for main in _first_below(child, children)]
     return [process.pid, *below] if process.traps_stop or not below else below
 
 
-def _carries(process: Process, siblings: list[Process]) -> bool:
+def _serves_a_pipe(process: Process, siblings: list[Process]) -> bool:
     """Whether it serves another process: a filter, a connection, a logger that reads what a sibling writes."""
-    if _program(process.words)[0] in CARRIERS or _HELPER.search(" ".join(process.words)):
+    if _program_of(process.words)[0] in PIPE_PROGRAMS or _HELPER.search(" ".join(process.words)):
         return True
     writers = [other for other in siblings if process.reads and process.reads in other.writes]
-    return any(other is not process and _program(other.words)[0] not in CARRIERS for other in writers)
+    return any(other is not process and _program_of(other.words)[0] not in PIPE_PROGRAMS for other in writers)
 
 
-def _program(words: tuple[str, ...]) -> tuple[str, str]:
+def _program_of(words: tuple[str, ...]) -> tuple[str, str]:
     """(name, path) of the program, or of the script or module that a Python runs; names without their folder."""
     if not words:
         return "", ""
@@ -129,30 +129,30 @@ def _python_target(words: tuple[str, ...]) -> tuple[str, str]:
     return "", ""
 
 
-def take() -> list[Process]:
+def take_snapshot() -> list[Process]:
     """Every descendant, parents before children."""
-    return [_process(pid) for pid in process_tree.descendants()]
+    return [_look_at_process(pid) for pid in process_tree.find_descendants()]
 
 
-def _process(pid: int) -> Process:
-    words = process_tree.command(pid)
+def _look_at_process(pid: int) -> Process:
+    words = process_tree.command_of(pid)
     masks = process_tree.signal_masks(pid)
     is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
     # bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
     catches = [process_tree.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
     return Process(
         pid,
-        process_tree.parent(pid),
+        process_tree.parent_of(pid),
         words,
-        reads=_pipe(pid, 0),
-        writes=tuple(filter(None, (_pipe(pid, 1), _pipe(pid, 2)))),
+        reads=_pipe_at(pid, 0),
+        writes=tuple(filter(None, (_pipe_at(pid, 1), _pipe_at(pid, 2)))),
         traps_stop=is_shell and catches == [True, False],
         # A shell without job control starts `command &` with SIGINT ignored.
         in_background=process_tree.has_signal(masks, "SigIgn", signal.SIGINT),
     )
 
 
-def _pipe(pid: int, fd: int) -> str:
+def _pipe_at(pid: int, fd: int) -> str:
     try:
         target = os.readlink(f"/proc/{pid}/fd/{fd}")
     except OSError:
@@ -160,33 +160,33 @@ def _pipe(pid: int, fd: int) -> str:
     return target if target.startswith("pipe:") else ""
 
 
-def announcement(why: str, settings: Settings) -> str:
+def describe_stop(why: str, settings: Settings) -> str:
     """Say to whom a stop is passed on, and how many seconds are left."""
     limit = settings.stop_grace + settings.stop_margin
     text = f"{why}: the main processes are told, and have {settings.stop_grace:g} s to save"
     return f"{text} of the {limit:g} s until the platform's SIGKILL (DLC_TERMINATION_GRACE)"
 
 
-def tell_mains(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
+def pass_on_stop(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
     """Tell the main processes below the planned ones; the pids of those that were told. Paused ones go on, to save.
 
     `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
     """
-    found = mains(take(), [*planned, *serving], os.getpid())
-    told = [pid for pid in found if pid not in serving and process_tree.send(pid, _as_heard(pid, signum))]
+    found = first_to_stop(take_snapshot(), [*planned, *serving], os.getpid())
+    told = [pid for pid in found if pid not in serving and process_tree.send_signal(pid, _signal_for(pid, signum))]
     for pid in filter(process_tree.is_paused, told):
-        process_tree.send(pid, signal.SIGCONT)
+        process_tree.send_signal(pid, signal.SIGCONT)
     return told
 
 
 def end_orphans(own: Collection[int]) -> None:
     """SIGTERM to what main processes left behind when they ended; `own` are the launcher's own children."""
-    for pid in process_tree.orphans(but=own):
-        if not is_starter(process_tree.command(pid)):
-            process_tree.send(pid, signal.SIGTERM)
+    for pid in process_tree.find_orphans(but=own):
+        if not is_wrapper(process_tree.command_of(pid)):
+            process_tree.send_signal(pid, signal.SIGTERM)
 
 
-def _as_heard(pid: int, signum: int) -> int:
+def _signal_for(pid: int, signum: int) -> int:
     """SIGHUP and SIGQUIT as they came to whom has a handler for them; SIGTERM to all others, which save on that."""
-    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or process_tree.catches(pid, signum)
+    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or process_tree.catches_signal(pid, signum)
     return signum if as_it_is else signal.SIGTERM

@@ -8,13 +8,13 @@ import time
 from launch import signals
 from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict, signal_name
 from launch.supervision import oom, process_tree
-from launch.supervision.child_process import Child, failure_of, name_of, start_failure
-from launch.supervision.event_log import Journal
-from launch.supervision.failure_report import frame
+from launch.supervision.child_process import ChildProcess, make_failure, make_start_failure, process_name
+from launch.supervision.event_log import EventLog
+from launch.supervision.failure_report import as_frame
 from launch.supervision.output import Console
-from launch.supervision.rank_files import RankFolder, make
+from launch.supervision.rank_files import RankFolder, make_rank_folder
 from launch.supervision.settings import Settings
-from launch.supervision.stop_attribution import Aftermath, is_ended
+from launch.supervision.stop_attribution import StopAttribution, was_ended_by_stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) ->
     serves others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process
     that cannot be started is a failure too (127 or 126, as in shells).
     """
-    supervision = _Supervision(settings or Settings())
+    supervision = Supervisor(settings or Settings())
     if supervision.is_stopped_already():
         return supervision.outcome()
     supervision.start(specs)
@@ -55,7 +55,7 @@ def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) ->
     return supervision.outcome()
 
 
-class _Supervision:
+class Supervisor:
     """The state of one run. It runs until there is a reason to end it, then until `kill_at`, then it kills."""
 
     watchdog: Watchdog | None = None  # loaded only where hangs are looked for
@@ -69,20 +69,20 @@ class _Supervision:
             from launch.supervision.hang import Watchdog
 
             self.watchdog = Watchdog(settings.hang_timeout)
-        self.memory = oom.read()
-        self.running: dict[int, Child] = {}
+        self.memory = oom.read_memory()
+        self.running: dict[int, ChildProcess] = {}
         self.early: list[str] = []  # essential ones that ended with 0
         self.failure: Failure | None = None
         self.verdict: Verdict | None = None  # the group's
-        self.told = False  # the group knows how our part ended
+        self.is_reported = False  # the group knows how our part ended
         self.heard = 0  # how many of signals.received() were acted upon
         self.stop = ""  # what asked this host to stop
         self.passed_on: list[int] = []  # stop signals that the main processes got, once each
-        self.mains: list[int] = []  # the processes that got them
-        self.aftermath = Aftermath(self.group)  # of the stop
+        self.told_to_stop: list[int] = []  # the processes that got them
+        self.attribution = StopAttribution(self.group)  # of the stop
         # Anew for each run of the job's own processes; what prepares them has no ranks.
-        self.journal = Journal(settings.log_folder, settings.host)
-        self.ranks = RankFolder("" if settings.more_follows else make(settings.rank_folder))
+        self.events = EventLog(settings.log_folder, settings.host)
+        self.ranks = RankFolder("" if settings.more_follows else make_rank_folder(settings.rank_folder))
         self.reasons: list[str] = []  # why it ends: "stop", "failure", "verdict", "ended"
         self.kill_at = float("inf")
         self.give_up_at = float("inf")
@@ -94,16 +94,16 @@ class _Supervision:
         self.serves = not any(spec.essential for spec in specs)
         prefixed = self.several if self.settings.prefix is None else self.settings.prefix
         if not self.settings.more_follows:
-            self.journal.event("ready")
+            self.events.record("ready")
         for spec in specs:
             prefix = f"[{self.settings.host}:{spec.rank}] ".encode() if prefixed else b""
             try:
-                child = Child(spec, self.console, prefix, self.journal.log(spec.role, spec.rank))
+                child = ChildProcess(spec, self.console, prefix, self.events.open_log(spec.role, spec.rank))
             except (OSError, ValueError) as error:
-                self._fail(start_failure(spec, self.settings.host, error))
+                self._fail(make_start_failure(spec, self.settings.host, error))
                 return
             self.running[child.pid] = child
-            self.journal.event("start", role=spec.role, rank=spec.rank, pid=child.pid)
+            self.events.record("start", role=spec.role, rank=spec.rank, pid=child.pid)
 
     def step(self) -> bool:
         """One turn of the loop; False when there is nothing left to wait for."""
@@ -115,12 +115,12 @@ class _Supervision:
         self._look_for_a_hang()
         self._hear_the_group()
         if self.stop:
-            self.aftermath.look(self.ranks, self._news_bound())
-        if "verdict" not in self.reasons and (failure := self.aftermath.given_up(self._has_others())):
+            self.attribution.look_for_ended(self.ranks, self._news_bound())
+        if "verdict" not in self.reasons and (failure := self.attribution.give_up(self._has_others())):
             self._fail(failure)
         if self.failure and not self.reasons:
             self._end("failure", self.settings.end_grace)
-        if not self._is_working() and not self.aftermath.awaiting:
+        if not self._is_working() and not self.attribution.awaiting:
             self._part_ended()
         if not any_left:
             return not self.reasons
@@ -133,9 +133,9 @@ class _Supervision:
             outcome = Outcome(failure.exit_code, failure)
         else:
             outcome = self.verdict.outcome if self.verdict and "verdict" in self.reasons else Outcome(0)
-            outcome = outcome._replace(failure=outcome.failure and self.aftermath.with_consequence(outcome.failure))
+            outcome = outcome._replace(failure=outcome.failure and self.attribution.with_consequence(outcome.failure))
         if outcome.failure:
-            self.console.stderr.write(frame(outcome.failure, with_lines=self.several).encode("utf-8", "replace"))
+            self.console.stderr.write(as_frame(outcome.failure, with_lines=self.several).encode("utf-8", "replace"))
         self.console.finish(self._within_margin(OUTPUT_BOUND, 0.2))
         return outcome._replace(stopped=bool(self.stop))
 
@@ -152,7 +152,7 @@ class _Supervision:
         """Whether an essential process runs, or after a stop one that was told to save."""
         if any(child.spec.essential for child in self.running.values()):
             return True
-        return self.reasons == ["stop"] and any(map(process_tree.is_running, self.mains))
+        return self.reasons == ["stop"] and any(map(process_tree.is_running, self.told_to_stop))
 
     def _has_others(self) -> bool:
         """Whether our failure may follow from another process's, here or elsewhere, and from no stop."""
@@ -171,23 +171,23 @@ class _Supervision:
 
     def _fail(self, failure: Failure, kind: str = FAILED) -> None:
         """The first failure stays; the group hears of it at once, or when no other comes that explains it."""
-        if self.failure is None and not (self._has_others() and self.aftermath.awaits(failure)):
-            self.failure = failure = self.aftermath.with_consequence(failure)
-            self.aftermath.erred(self._news_bound())
+        if self.failure is None and not (self._has_others() and self.attribution.is_awaited(failure)):
+            self.failure = failure = self.attribution.with_consequence(failure)
+            self.attribution.note_error(self._news_bound())
             facts = {"rank": failure.rank, "exit_code": failure.exit_code}
-            self.journal.event("failure", kind=kind, cause=failure.cause, **facts)
+            self.events.record("failure", kind=kind, cause=failure.cause, **facts)
             self._tell(failure, kind)
 
     def _tell(self, failure: Failure | None, kind: str = FAILED) -> None:
-        if self.group and not self.told:
-            self.told = True
+        if self.group and not self.is_reported:
+            self.is_reported = True
             self.group.report(failure, kind)
 
     def _hear_the_group(self) -> None:
         """The group's end ends this host's part, unless that ends already for a reason of its own."""
         if self.group is None or self.verdict is not None:
             return
-        if left := self.ranks.left():
+        if left := self.ranks.first_to_leave():
             self.group.ended_early(left=left)
         self.verdict = self.group.verdict()
         if self.verdict is None or self.failure or self.stop:
@@ -206,20 +206,20 @@ class _Supervision:
     def _explained(self, own: Failure) -> Failure:
         """Our failure with what it may only follow from: another host's that was first, or what the stop ended."""
         group, deadline = self.group, time.monotonic()
-        if self.told and not (self.stop and is_ended(own.exit_code)):
+        if self.is_reported and not (self.stop and was_ended_by_stop(own.exit_code)):
             deadline += self._news_bound()
         while group:
-            self.aftermath.heard(group.ended_by_stop())
+            self.attribution.note_ended(group.ended_by_stop())
             if group.is_borne:
                 return own
-            if self.verdict or self.aftermath.ended or time.monotonic() >= deadline:
+            if self.verdict or self.attribution.ended or time.monotonic() >= deadline:
                 break
             self.console.turn(KILL_INTERVAL)
             self.verdict = group.verdict()
         elsewhere = group.remote_stop() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
         why = self.stop or (elsewhere and f"stopped because {elsewhere} was asked to stop")
         if why:
-            return self.aftermath.explained(own, why, (self.passed_on or [signal.SIGTERM])[0])
+            return self.attribution.explain(own, why, (self.passed_on or [signal.SIGTERM])[0])
         first = self.verdict.outcome.failure if self.verdict else None
         if first is None:
             return own
@@ -230,14 +230,14 @@ class _Supervision:
 
     def _note_ended_by_stop(self, what: str) -> None:
         if self.stop:
-            self.aftermath.note(what, explains=not self.failure)
+            self.attribution.note_ended_here(what, explains=not self.failure)
 
     def _look_for_a_hang(self) -> None:
         if self.watchdog is None or self.reasons or self.failure or not self._is_working():
             return
         if not self.watchdog.is_hung(self.console.bytes_read):
             return
-        cause = self.watchdog.cause(self.settings.host)
+        cause = self.watchdog.describe(self.settings.host)
         self._say(cause)
         failure = Failure(cause, host=self.settings.host, exit_code=HANG_CODE)
         self._tell(failure, HUNG)  # before the stacks are there: the other hosts collect theirs meanwhile
@@ -246,13 +246,15 @@ class _Supervision:
     def _with_stacks(self, outcome: Outcome) -> Outcome:
         from launch.supervision import hang  # rarely needed
 
-        return hang.added(outcome, {pid: child.spec for pid, child in self.running.items()}, self.console, self.ranks)
+        return hang.add_stacks(
+            outcome, {pid: child.spec for pid, child in self.running.items()}, self.console, self.ranks
+        )
 
     def _patience(self) -> float:
         """Seconds to wait for something to happen."""
         if self.give_up_at < float("inf"):
             return KILL_INTERVAL
-        until_kill = self.aftermath.patience(self.kill_at - time.monotonic())
+        until_kill = self.attribution.limit_wait(self.kill_at - time.monotonic())
         if self.stop:  # nobody wakes us when a main process below a starter ends
             return max(0.0, min(until_kill, STOP_TICK))
         return max(0.0, min(until_kill, TICK if self.settings.hang_timeout else IDLE))
@@ -278,27 +280,27 @@ class _Supervision:
         if signum in self.passed_on or (self.reasons and not self.stop):
             return
         self.stop = self.stop or why
-        self.journal.event("stop", cause=why)
+        self.events.record("stop", cause=why)
         self.passed_on.append(signum)
         if not self.running:
             return
         from launch.supervision import stop_targets  # most jobs are never stopped
 
-        self.ranks.stop()
-        self._say(stop_targets.announcement(why, self.settings))
+        self.ranks.mark_stopping()
+        self._say(stop_targets.describe_stop(why, self.settings))
         essential = [pid for pid, child in self.running.items() if child.spec.essential]
-        told = stop_targets.tell_mains(signum, essential, list(self.running) if self.serves else ())
-        self.mains += [pid for pid in told if pid not in self.mains]
+        told = stop_targets.pass_on_stop(signum, essential, list(self.running) if self.serves else ())
+        self.told_to_stop += [pid for pid in told if pid not in self.told_to_stop]
         if "stop" not in self.reasons:
             self.reasons.append("stop")
             self.kill_at = min(self.kill_at, time.monotonic() + self.settings.stop_grace)
 
     def _end_orphans(self) -> None:
         """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
-        if self.reasons == ["stop"] and self.mains and not any(map(process_tree.is_running, self.mains)):
+        if self.reasons == ["stop"] and self.told_to_stop and not any(map(process_tree.is_running, self.told_to_stop)):
             from launch.supervision import stop_targets
 
-            self.mains = []
+            self.told_to_stop = []
             stop_targets.end_orphans(self.running)
 
     def _end(self, reason: str, grace: float) -> None:
@@ -306,31 +308,31 @@ class _Supervision:
         if reason in self.reasons:
             return
         if not self.reasons or self.reasons == ["stop"]:
-            process_tree.signal_all(signal.SIGTERM, but=self.mains)
+            process_tree.signal_all(signal.SIGTERM, but=self.told_to_stop)
         self.reasons.append(reason)
         self.kill_at = min(self.kill_at, time.monotonic() + grace)
 
     def _reap(self) -> bool:
         """Collect what has ended; False when no child is left. Several at once: a signal's victim is the cause."""
-        statuses, any_left = process_tree.reap()
+        statuses, any_left = process_tree.reap_children()
         ended = [(self.running.pop(pid), status) for pid, status in statuses if pid in self.running]
         for child, status in ended:
             child.ended(status)
             facts = {"rank": child.spec.rank, "exit_code": child.exit_code}
-            self.journal.event("end", role=child.spec.role, pid=child.pid, **facts)
-            if is_ended(child.exit_code):
-                self._note_ended_by_stop(f"{name_of(child.spec)} on {self.settings.host} {child.how_it_ended}")
+            self.events.record("end", role=child.spec.role, pid=child.pid, **facts)
+            if was_ended_by_stop(child.exit_code):
+                self._note_ended_by_stop(f"{process_name(child.spec)} on {self.settings.host} {child.how_it_ended}")
         if ended and "verdict" not in self.reasons:
             self._judge([child for child, _ in ended])
         return any_left
 
-    def _judge(self, ended: list[Child]) -> None:
+    def _judge(self, ended: list[ChildProcess]) -> None:
         """Whether the end of these processes is a failure of the run."""
-        if self.stop and (ranks := self.ranks.ends()):
-            from launch.supervision.failure_cause import after_stop
+        if self.stop and (ranks := self.ranks.read_ends()):
+            from launch.supervision.failure_cause import cause_after_stop
 
             grace = self.settings.stop_grace if "grace" in self.reasons else 0.0
-            failure = after_stop(ranks, self.stop, grace)
+            failure = cause_after_stop(ranks, self.stop, grace)
             if failure:
                 self._fail(failure, STOPPED)
             return
@@ -340,26 +342,26 @@ class _Supervision:
         if self.serves and not self.running and not self.reasons:
             failed = ended  # the other hosts still needed it, even if it thinks that it ended well
         if failed:
-            from launch.supervision.failure_cause import follows  # only jobs that failed need it
+            from launch.supervision.failure_cause import is_consequence  # only jobs that failed need it
 
             self.console.drain([stream for child in failed for stream in (child.stdout, child.stderr)])
-            first = min(failed, key=lambda child: (follows(child.last_lines()), not child.signal_name))
+            first = min(failed, key=lambda child: (is_consequence(child.last_lines()), not child.signal_name))
             kind = STOPPED if self.stop else FAILED
             early = () if self.stop else self.early
-            failure = failure_of(first, self.settings.host, self._cause(first), self.ranks.ends(), early)
+            failure = make_failure(first, self.settings.host, self._cause(first), self.ranks.read_ends(), early)
             self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
-        self.early += [name_of(child.spec) for child in ended if child.spec.essential and not child.exit_code]
+        self.early += [process_name(child.spec) for child in ended if child.spec.essential and not child.exit_code]
         for child in ended:
             ends_alone = not child.spec.essential and not child.spec.vital and not self.serves
             if ends_alone and child.exit_code != 0 and not self.reasons:
-                self._say(f"{name_of(child.spec)} {child.how_it_ended}; the job goes on without it")
+                self._say(f"{process_name(child.spec)} {child.how_it_ended}; the job goes on without it")
 
-    def _cause(self, child: Child) -> str:
-        what = f"{name_of(child.spec)} on {self.settings.host} {child.how_it_ended}"
+    def _cause(self, child: ChildProcess) -> str:
+        what = f"{process_name(child.spec)} on {self.settings.host} {child.how_it_ended}"
         if child.spec.failure:
             what = f"{child.spec.failure}: {what}"
         if not self.stop:
-            why = oom.explain(self.memory, oom.read())
+            why = oom.explain_kill(self.memory, oom.read_memory())
             return f"{what}: {why}" if why else what
         if child.signal_name == "SIGKILL" and self.give_up_at < float("inf"):
             late = f"it was still running {self.settings.stop_grace:g} s later"
@@ -374,7 +376,7 @@ class _Supervision:
             self._end("grace", float("inf"))
             self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE, 0.2)
             return True
-        left = process_tree.listed(process_tree.signal_all(signal.SIGKILL))
+        left = process_tree.list_processes(process_tree.signal_all(signal.SIGKILL))
         now = time.monotonic()
         if self.give_up_at == float("inf"):
             self.give_up_at = now + self._within_margin(KILL_BOUND, 0.3)

@@ -162,19 +162,19 @@ def test_a_rank_that_the_stop_ended_is_found_while_others_still_save(code: int) 
 
 def test_what_the_stop_ends_after_an_error_does_not_explain_it() -> None:
     known = StopAttribution()
-    known.erred(patience=-1.0)
-    known.heard("worker rank 0 on algo-1 was ended")
+    known.note_error(patience=-1.0)
+    known.note_ended("worker rank 0 on algo-1 was ended")
     own = Failure("stopped by SIGTERM: worker rank 1 exited with code 1")
-    assert known.explained(own, "stopped by SIGTERM", signal.SIGTERM) == own
+    assert known.explain(own, "stopped by SIGTERM", signal.SIGTERM) == own
 
 
 def test_news_of_the_stop_may_come_a_little_after_the_error_that_follows_from_it() -> None:
     known = StopAttribution()
-    known.erred(PATIENCE)
-    known.heard("")
-    known.heard("worker rank 0 on algo-1 was ended")
-    known.heard("another one")
-    told = known.explained(Failure("why: rank 1 exited with code 1", exit_code=1), "why", signal.SIGINT)
+    known.note_error(PATIENCE)
+    known.note_ended("")
+    known.note_ended("worker rank 0 on algo-1 was ended")
+    known.note_ended("another one")
+    told = known.explain(Failure("why: rank 1 exited with code 1", exit_code=1), "why", signal.SIGINT)
     assert told.cause == "why: worker rank 0 on algo-1 was ended; then rank 1 exited with code 1"
     assert told.exit_code == 128 + signal.SIGINT
 
@@ -182,9 +182,9 @@ def test_news_of_the_stop_may_come_a_little_after_the_error_that_follows_from_it
 @pytest.mark.parametrize("code", [KILLED, STOPPED])
 def test_a_process_that_the_stop_ended_keeps_its_code(code: int) -> None:
     known = StopAttribution()
-    known.heard("worker rank 0 on algo-1 was ended")
+    known.note_ended("worker rank 0 on algo-1 was ended")
     assert was_ended_by_stop(code)
-    assert known.explained(Failure("x", exit_code=code), "why", signal.SIGTERM) == Failure("x", exit_code=code)
+    assert known.explain(Failure("x", exit_code=code), "why", signal.SIGTERM) == Failure("x", exit_code=code)
 
 
 def test_the_group_keeps_the_first_process_that_a_stop_of_the_job_ended() -> None:

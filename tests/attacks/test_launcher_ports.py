@@ -60,7 +60,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_job_of_two_hosts_trains_under_attack(tmp_path: Path, recorded: str, attack: str) -> None:
     """From before its second host comes until its end, on all ports of both launchers. The first may open few files."""
     with Job(tmp_path, HOSTS, timeout=HANG_BOUND) as job:
-        leader = job.start(HOSTS[0], UNTIL_GO, join={"door": free_port()}, below=FEW_FILES)
+        leader = job.start(HOSTS[0], UNTIL_GO, join={"probe_port": free_port()}, below=FEW_FILES)
         with Crowd(attack, attacked_ports(leader, 2), HOSTS[1], recorded) as crowd:
             crowd.wait_for(TRIES)
             other = job.start(HOSTS[1], UNTIL_GO)

@@ -62,15 +62,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
                 environ = with_job_token(environ)
             return train(environ, argv[1:])
     except (signals.StopRequested, LaunchError) as error:
-        code = _failed(paths, str(error), error.exit_code, verb)
+        code = _report_failure(paths, str(error), error.exit_code, verb)
         if verb == "train" and not getattr(error, "told", False):
             _tell_the_others(environ, paths, error)
         return code
     except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
         if environ.get("DLC_DEBUG") == "1":
             raise
-        return _failed(paths, f"internal error: {type(error).__name__}: {error}", SOFTWARE, verb)
-    return _become(argv, environ)
+        return _report_failure(paths, f"internal error: {type(error).__name__}: {error}", SOFTWARE, verb)
+    return _become_command(argv, environ)
 
 
 def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) -> int:
@@ -79,7 +79,7 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
     from launch.preflight import gpus
 
     request = read_request(environ, extra)
-    found = gpus.describe(request)
+    found = gpus.describe_gpus(request)
     code = source.locate_code(request.job, request.paths)
     folder = code.visible_folder(request.paths)
     decided = make_host_plan(request, folder)
@@ -95,7 +95,7 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
     return 0
 
 
-def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
+def _report_failure(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
     """One line on stderr and, in a job, the same in the failure file."""
     print(f"dlc: {cause}", file=sys.stderr, flush=True)
     if verb == "train":
@@ -109,16 +109,16 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
 def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
     """The other hosts of the job, which do not know yet and would wait for this one."""
     if isinstance(error, LaunchError):
-        _tell(environ, paths, error)
+        _announce(environ, paths, error)
         return
     from threading import Thread
 
-    telling = Thread(target=_tell, args=(environ, paths, error), daemon=True)
+    telling = Thread(target=_announce, args=(environ, paths, error), daemon=True)
     telling.start()
     telling.join(STOP_BOUND)  # what was being read when the stop came may hang once more
 
 
-def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
+def _announce(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
     from launch.base.errors import Failure
     from launch.discovery import discover
 
@@ -129,10 +129,10 @@ def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested
     if not is_alone:
         from launch import multi_host
 
-        multi_host.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
+        multi_host.announce_failure(environ, paths, Failure(str(error), exit_code=error.exit_code))
 
 
-def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def _become_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     venv = stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
     if signals.received():  # before anything was there to hear it

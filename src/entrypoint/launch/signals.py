@@ -67,7 +67,7 @@ class Interrupting:
     def __enter__(self) -> None:
         _raising.append(True)
         try:
-            check()
+            raise_if_stopped()
         except StopRequested:  # then nothing calls __exit__, and a second signal is not to interrupt the goodbye
             _raising.clear()
             raise
@@ -94,7 +94,7 @@ def fileno() -> int:
     return _wakeup[0]
 
 
-def drain() -> None:
+def drain_wakeups() -> None:
     """Empty the wake-up pipe; the signals themselves stay in `received`."""
     try:
         while os.read(fileno(), 4096):
@@ -103,7 +103,7 @@ def drain() -> None:
         pass
 
 
-def check() -> None:
+def raise_if_stopped() -> None:
     """Raise StopRequested if a stop signal came: for the steps before any process is started."""
     if _received:
         raise StopRequested(_received[0])
@@ -111,7 +111,7 @@ def check() -> None:
 
 def sleep(seconds: float) -> None:
     """Wait, but no longer than until a stop signal comes, which raises StopRequested."""
-    check()
+    raise_if_stopped()
     select.select([fileno()], [], [], max(0.0, seconds))
-    drain()
-    check()
+    drain_wakeups()
+    raise_if_stopped()

@@ -36,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from launch.coordination.member import Group
+    from launch.coordination.member import Member
     from launch.plan.context import Context
 
 
@@ -47,7 +47,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     """
     with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
         request = read_request(environ, extra)
-    settings = _settings(request)
+    settings = _run_settings(request)
     paths = request.paths
     for folder in (paths.model, paths.output_data, paths.code):
         _make_folder(folder)
@@ -57,35 +57,35 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     if request.devices.num_gpus:
         from launch.preflight import gpus  # a host without them has no use for it
 
-        described = gpus.describe(request)
-        _say(described.lines() if described else ())
-    _say(found_checkpoints(paths.checkpoints))
-    _say(filter(None, [_known_by_own_name(request)]))
+        described = gpus.describe_gpus(request)
+        _print_lines(described.lines() if described else ())
+    _print_lines(found_checkpoints(paths.checkpoints))
+    _print_lines(filter(None, [_mend_own_name(request)]))
     if request.members:
-        from launch.multi_host import in_group  # a host alone has no use for sockets and threads
+        from launch.multi_host import run_in_group  # a host alone has no use for sockets and threads
 
-        outcome = in_group(request, settings, _part)
+        outcome = run_in_group(request, settings, _run_part)
     else:
-        found = host_checks.find_problems(
+        found = host_checks.check_host(
             request.devices, request.cluster, environ, is_distributed=request.strategy is not None
         )
-        _say(f"preflight: {finding}" for finding in (*found, *own_name.describe_trouble()))
-        host_checks.refuse(found, environ)
-        outcome = _part(request, settings)
+        _print_lines(f"preflight: {finding}" for finding in (*found, *own_name.describe_trouble()))
+        host_checks.refuse_errors(found, environ)
+        outcome = _run_part(request, settings)
     if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
         warnings = [] if request.strategy else single.find_warnings(request.cluster, request.job, environ)
-        _say(f"{what}: {why}" for what, why in warnings)
+        _print_lines(f"{what}: {why}" for what, why in warnings)
     return outcome.exit_code
 
 
 def forget_earlier_run(paths: Paths) -> None:
     """Remove how an earlier run ended, where a container or a folder is used again."""
     for path in (paths.failure, paths.success):
-        _remove(path)
+        _remove_file(path)
 
 
-def _known_by_own_name(request: Request) -> str:
+def _mend_own_name(request: Request) -> str:
     """Let this host's own names resolve where they do not and the launcher may; what was done, empty for nothing."""
     alone = len(request.cluster.hosts) == 1
     named = alone and not request.cluster.is_nameless
@@ -104,7 +104,7 @@ def _own_address(request: Request) -> str:
     return next(iter(host_addresses.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
 
 
-def _with_advice(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
+def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
     """The outcome, which says what to do about it where many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
@@ -114,11 +114,11 @@ def _with_advice(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outc
     advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
     if not advice:
         return outcome
-    _say([advice])
+    _print_lines([advice])
     return outcome._replace(failure=outcome.failure._replace(cause=f"{outcome.failure.cause}: {advice}"))
 
 
-def _settings(request: Request) -> Settings:
+def _run_settings(request: Request) -> Settings:
     environ = request.environ
     limits = stop_limits(environ)
     is_ray = request.strategy is not None and request.strategy.strategy == "ray"
@@ -133,41 +133,41 @@ def _settings(request: Request) -> Settings:
     )
 
 
-def _part(request: Request, settings: Settings, group: Group | None = None) -> Outcome:
+def _run_part(request: Request, settings: Settings, group: Member | None = None) -> Outcome:
     """This host's part, with its failure file, which is written before the goodbye to the other hosts."""
     paths = request.paths
     try:
-        outcome, env = _run(request, settings, group)
+        outcome, env = _prepare_and_run(request, settings, group)
     except (LaunchError, signals.StopRequested) as error:
         failure_report.write_file(
             paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code))
         )
         raise
-    if group and not (outcome.stopped or signals.received() or group.remote_stop()):
-        outcome = group.explained(outcome)
+    if group and not (outcome.stopped or signals.received() or group.stopping_host()):
+        outcome = group.explain(outcome)
     outcome = failure_report.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
     if outcome.stopped and outcome.exit_code == 0:
         outcome = failure_report.as_stopped(
             outcome, read_exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host
         )
-    outcome = _with_advice(outcome, request.job.dialect, env)
+    outcome = _with_hint(outcome, request.job.dialect, env)
     failure_report.write_file(paths.failure, outcome)
     return outcome
 
 
-def _run(request: Request, settings: Settings, group: Group | None) -> tuple[Outcome, Mapping[str, str]]:
+def _prepare_and_run(request: Request, settings: Settings, group: Member | None) -> tuple[Outcome, Mapping[str, str]]:
     """From the user's code to the end of this host's part; the environment of its processes, if there were any."""
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate_code(request.job, request.paths)
-    outcome = _fetch(code, request, getting_ready)
+    outcome = _fetch_code(code, request, getting_ready)
     if outcome.exit_code or outcome.stopped:
         return outcome, {}
     plan = make_host_plan(request)
     plan.check_programs(request.paths.code)
     entry_point.make_executable(plan.context.entry, request.paths.code)
-    _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
-    _say(filter(None, [assumed_grace(request.environ)]))
-    signals.check()
+    _print_lines(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
+    _print_lines(filter(None, [assumed_grace(request.environ)]))
+    signals.raise_if_stopped()
     _make_own_folders(plan.context)
     _write_private_files(plan.launch)
     try:
@@ -182,40 +182,40 @@ def _run(request: Request, settings: Settings, group: Group | None) -> tuple[Out
                 os.unlink(path)
 
 
-def _wait_until_ready(group: Group) -> Outcome | None:
+def _wait_until_ready(group: Member) -> Outcome | None:
     """All hosts start their processes together; what ended the job instead, None if nothing did."""
     from launch.coordination import rendezvous  # a host alone has no use for it
 
     return rendezvous.wait_until_ready(group)
 
 
-def _run_processes(request: Request, launch: Launch, settings: Settings, group: Group | None) -> Outcome:
+def _run_processes(request: Request, launch: Launch, settings: Settings, group: Member | None) -> Outcome:
     """The job's own processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
-    restarts = _restarts(request)
+    restarts = _restarts_allowed(request)
     for number in itertools.count(1):
-        outcome = (_wait_until_ready(group) if group else None) or _attempt_in(request, group, launch, settings)
-        again = group.begins_again() if group else number <= restarts and outcome.exit_code and not signals.received()
+        outcome = (_wait_until_ready(group) if group else None) or _attempt_in_group(request, group, launch, settings)
+        again = group.await_restart() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
-        _remove(request.paths.failure)  # what the processes of this attempt may have written
-        _say([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
+        _remove_file(request.paths.failure)  # what the processes of this attempt may have written
+        _print_lines([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
     raise AssertionError("the loop has no other end")
 
 
-def _attempt_in(request: Request, group: Group | None, launch: Launch, settings: Settings) -> Outcome:
+def _attempt_in_group(request: Request, group: Member | None, launch: Launch, settings: Settings) -> Outcome:
     """An attempt to its end; where it fails on a data host that others take over from, to the job's end."""
-    outcome = _attempt(launch, settings)
+    outcome = _run_attempt(launch, settings)
     if not group or not outcome.failure:
         return outcome
     from launch.coordination import rendezvous
 
-    at_last = rendezvous.outlast(group, outcome)
+    at_last = rendezvous.await_end(group, outcome)
     if not at_last.failure:
-        _remove(request.paths.failure)  # which the processes may have written
+        _remove_file(request.paths.failure)  # which the processes may have written
     return at_last
 
 
-def _attempt(launch: Launch, settings: Settings) -> Outcome:
+def _run_attempt(launch: Launch, settings: Settings) -> Outcome:
     for process in launch.before:
         outcome = supervise([process], settings._replace(more_follows=True, hang_timeout=0.0))
         if outcome.exit_code:
@@ -223,12 +223,12 @@ def _attempt(launch: Launch, settings: Settings) -> Outcome:
     return supervise(launch.processes, settings)
 
 
-def _restarts(request: Request) -> int:
+def _restarts_allowed(request: Request) -> int:
     """torchrun restarts an elastic job's ranks by itself."""
     return 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
 
 
-def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
+def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:
     """Put the code in place; a download is a process of its own, so that a stop request ends it."""
     download = ""
     if code.kind == S3:
@@ -239,7 +239,7 @@ def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
         if outcome.exit_code or outcome.stopped:
             return outcome
     try:
-        _say(source.put_code_in_place(code, request.paths, download))
+        _print_lines(source.put_code_in_place(code, request.paths, download))
     finally:
         if download:
             os.unlink(download)
@@ -262,7 +262,7 @@ def _make_own_folders(context: Context) -> None:
         ) from error  # fmt: skip
 
 
-def _say(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(f"dlc: {line}", file=sys.stderr, flush=True)
 
@@ -273,16 +273,16 @@ def _mark_success(path: str) -> None:
         with open(path, "w", encoding="ascii"):
             pass
     except OSError:
-        _say([f"{path} cannot be written"])
+        _print_lines([f"{path} cannot be written"])
 
 
-def _remove(path: str) -> None:
+def _remove_file(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
         return
     except OSError as error:
-        _say([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
+        _print_lines([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 
 
 def _make_folder(folder: str) -> None:

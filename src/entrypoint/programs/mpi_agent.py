@@ -16,9 +16,9 @@ from launch.coordination import remote_exec
 def main() -> int:
     """Run it there."""
     try:
-        site = remote_exec.read(os.environ["DLC_MPI_SITE"])
-        host, command = remote_exec.split(sys.argv[1:], site.hosts)
-        return remote_exec.start(site, host, command)
+        site = remote_exec.read_site(os.environ["DLC_MPI_SITE"])
+        host, command = remote_exec.split_command(sys.argv[1:], site.hosts)
+        return remote_exec.run_on_host(site, host, command)
     except LaunchError as error:
         print(f"dlc: mpirun: {error}", file=sys.stderr)  # failure_cause.py looks for it
         return error.exit_code

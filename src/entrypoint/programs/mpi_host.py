@@ -16,7 +16,7 @@ from launch.coordination import remote_exec
 def main() -> int:
     """Serve until the launcher ends it: the job is over when the leader says so, not when the daemon has gone."""
     try:
-        code = remote_exec.Server(remote_exec.read(sys.argv[1]), os.environ).serve()
+        code = remote_exec.ExecServer(remote_exec.read_site(sys.argv[1]), os.environ).serve()
     except LaunchError as error:
         print(f"dlc: {error}", file=sys.stderr)
         return error.exit_code

@@ -50,7 +50,7 @@ try:
     again = True
     while again:
         outcome = rendezvous.wait_until_ready(group) or supervise([spec], settings)
-        again = group.begins_again()
+        again = group.await_restart()
 except LaunchError as error:
     outcome = Outcome(error.exit_code, Failure(str(error)))
 except signals.StopRequested as stop:

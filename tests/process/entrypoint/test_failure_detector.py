@@ -18,7 +18,14 @@ from supervised import HANG_BOUND
 from test_group_breaks import UNTIL_GO, wait_until_running
 
 from launch.base.errors import UNAVAILABLE
-from launch.coordination.failure_detector import GONE_AFTER, PROBE_BOUND, PROBE_INTERVAL, Absence, LifeSign, Refusals
+from launch.coordination.failure_detector import (
+    GONE_AFTER,
+    PROBE_BOUND,
+    PROBE_INTERVAL,
+    LivenessPort,
+    PeerProbe,
+    RefusedStreak,
+)
 
 HOSTS = (LEADER, "algo-2", "algo-3")
 SOON = 3.0  # seconds of refusals, instead of GONE_AFTER; a busy host may need one to listen
@@ -62,36 +69,36 @@ def test_a_way_that_is_blocked_for_longer_than_that_is_borne_while_the_launchers
 
 
 def refused_for(seconds: float, gap: float) -> bool:
-    row = Refusals()
+    row = RefusedStreak()
     for number in range(int(seconds / gap) + 1):
         row.add(100.0 + number * gap)
-    return row.are_enough
+    return row.is_long_enough
 
 
 def test_only_a_row_of_refusals_without_long_gaps_is_enough() -> None:
     assert not refused_for(GONE_AFTER - 1, 0.5)
     assert refused_for(GONE_AFTER, 0.5)
-    row = Refusals()
+    row = RefusedStreak()
     row.add(0.0)
     row.add(1000.0)  # this process stood still in between
-    assert not row.are_enough
+    assert not row.is_long_enough
     for number in range(int(GONE_AFTER) - 1):
         row.add(1001.0 + number)
-    row.end()
+    row.reset()
     row.add(1020.0)
     row.add(1021.0)
-    assert not row.are_enough
+    assert not row.is_long_enough
 
 
-def looked_at(sign: tuple[str, int] | None) -> Absence:
-    """An absence after GONE_AFTER and more of looks at the port, on a clock that runs fast."""
-    absence = Absence("connection closed", 0.0, sign)
+def looked_at(sign: tuple[str, int] | None) -> PeerProbe:
+    """An probe after GONE_AFTER and more of looks at the port, on a clock that runs fast."""
+    probe = PeerProbe("connection closed", 0.0, sign)
     for number in range(int((GONE_AFTER + PROBE_BOUND) / PROBE_INTERVAL) + 2):
-        if absence._probe is not None:
-            select.select([], [absence._probe], [], 0.05)
-        absence.look(number * PROBE_INTERVAL)
-    absence.close()
-    return absence
+        if probe._probe is not None:
+            select.select([], [probe._probe], [], 0.05)
+        probe.advance(number * PROBE_INTERVAL)
+    probe.close()
+    return probe
 
 
 def test_a_machine_that_refuses_the_port_says_that_the_launcher_is_gone() -> None:
@@ -115,7 +122,7 @@ def test_a_host_whose_own_address_is_hidden_is_not_asked() -> None:
 
 
 def test_a_launcher_that_lives_is_not_gone_however_often_it_is_asked() -> None:
-    life = LifeSign()
+    life = LivenessPort()
     with socket.create_server((LEADER, 0)) as hub, closing(life), socket.create_connection(hub.getsockname()) as near:
         told = life.open(near)
         assert told is not None

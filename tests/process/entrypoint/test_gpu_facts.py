@@ -50,7 +50,7 @@ class Host:
         return self.file(f"opt/venv/lib/python3.11/site-packages/{package}.dist-info/METADATA")
 
     def describe(self) -> gpus.Gpus | None:
-        return gpus.describe(read_request(self.job.environ), str(self.root))
+        return gpus.describe_gpus(read_request(self.job.environ), str(self.root))
 
     def lines(self) -> list[str]:
         found = self.describe()

@@ -21,8 +21,8 @@ from launch.base import process_spec
 from launch.base.errors import UNAVAILABLE, LaunchError
 from launch.coordination import rendezvous
 from launch.coordination.channel import job_key
-from launch.coordination.member import Group
-from launch.coordination.membership import Place, Rules
+from launch.coordination.member import Member
+from launch.coordination.membership import GroupRules, MemberConfig
 
 LEAVES_SOON = {"launch.coordination.member.CONNECT_BOUND": 1.0}  # where there is nobody to be told anything
 UNTIL_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
@@ -255,10 +255,10 @@ def test_a_taken_port_is_an_error_that_names_the_setting(tmp_path: Path) -> None
 def test_64_hosts_join_and_learn_the_end_together(tmp_path: Path) -> None:
     names = (LEADER, *(f"algo-{number}" for number in range(2, 65)))
     port = free_port()
-    groups: list[Group] = []
+    groups: list[Member] = []
 
     def member(host: str) -> None:
-        place = Place(host, Rules(names, names), job_key({}, names), port, HANG_BOUND)
+        place = MemberConfig(host, GroupRules(names, names), job_key({}, names), port, HANG_BOUND)
         groups.append(rendezvous.join(place, {"n": 1}, HANG_BOUND))
 
     signals.arm()
@@ -281,6 +281,6 @@ def test_64_hosts_join_and_learn_the_end_together(tmp_path: Path) -> None:
 
 def test_joining_under_a_name_that_is_none_of_the_jobs_is_refused(tmp_path: Path) -> None:
     signals.arm()
-    place = Place(LEADER, Rules(("algo-8", "algo-9"), (LEADER,)), b"key", free_port(), HANG_BOUND)
+    place = MemberConfig(LEADER, GroupRules(("algo-8", "algo-9"), (LEADER,)), b"key", free_port(), HANG_BOUND)
     with pytest.raises(LaunchError, match="none of this job's hosts"):
         rendezvous.join(place, {}, HANG_BOUND)

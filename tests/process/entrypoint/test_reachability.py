@@ -19,11 +19,11 @@ from harness.job_folder import hosts as resourceconfig
 from launch.base import settings
 from launch.coordination import sockets
 from launch.coordination.channel import FEWEST_SEATS
-from launch.coordination.membership import Rules
-from launch.coordination.sockets import Door, open_door
+from launch.coordination.membership import GroupRules
+from launch.coordination.sockets import ProbeListener, open_probe_listener
 from launch.plan.request import read_request
 from launch.preflight import reachability
-from launch.preflight.reachability import Try
+from launch.preflight.reachability import Probe
 
 KEY = b"the job's"
 HERE, THERE = "127.0.0.2", "127.0.0.3"
@@ -38,32 +38,32 @@ TRIED_FOR = {"launch.preflight.reachability.BOUND": 3.0}
 def test_in_a_small_job_every_host_tries_every_other(count: int) -> None:
     hosts = [f"algo-{number}" for number in range(count)]
     for host in hosts:
-        assert sorted([host, *reachability.targets(hosts, host)]) == sorted(hosts)
+        assert sorted([host, *reachability.choose_targets(hosts, host)]) == sorted(hosts)
 
 
 @pytest.mark.parametrize("count", [17, 64, 1000])
 def test_in_a_large_job_every_host_tries_and_is_tried_by_a_few_others(count: int) -> None:
     hosts = [f"algo-{number}" for number in range(count)]
-    tried = Counter(target for host in hosts for target in reachability.targets(hosts, host))
+    tried = Counter(target for host in hosts for target in reachability.choose_targets(hosts, host))
     few = (count - 1).bit_length()
     assert set(tried) == set(hosts)
     assert set(tried.values()) == {few}
     for host in hosts:
-        assert len({host, *reachability.targets(hosts, host)}) == few + 1
+        assert len({host, *reachability.choose_targets(hosts, host)}) == few + 1
 
 
 def test_a_rack_of_a_large_job_that_is_cut_off_is_noticed_wherever_it_begins() -> None:
     hosts = [f"algo-{number}" for number in range(1000)]
     for first in range(0, 1000, 37):
         rack = {hosts[(first + number) % 1000] for number in range(40)}
-        assert any(set(reachability.targets(hosts, host)) & rack for host in hosts if host not in rack)
+        assert any(set(reachability.choose_targets(hosts, host)) & rack for host in hosts if host not in rack)
 
 
 def door_port(folder: Path, config: dict[str, object], least: int = 0, **parameters: object) -> int | None:
     """The port that this host's launcher chooses."""
     job = JobFolder(folder).config("resourceconfig", config).hyperparameters(**parameters)
     request = read_request({**job.environ, "DLC_TF_MULTI_WORKER_PORT": "8891"})
-    return reachability.door_port(request, Rules(request.group_hosts, request.members, least=least))
+    return reachability.probe_port(request, GroupRules(request.group_hosts, request.members, least=least))
 
 
 def test_the_door_is_at_any_port_or_at_the_only_one_that_the_strategy_needs(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_hosts_that_nobody_connects_to_have_no_door(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[..., Door]]:
+def opened() -> Iterator[Callable[..., ProbeListener]]:
     """Opens doors, and closes them at the end."""
     with ExitStack() as stack:
 
-        def open_one(host: str, address: str = THERE, key: bytes = KEY) -> Door:
-            found = open_door(host, (address,), 0, key)
+        def open_one(host: str, address: str = THERE, key: bytes = KEY) -> ProbeListener:
+            found = open_probe_listener(host, (address,), 0, key)
             assert found
             stack.callback(found.close)
             return found
@@ -112,26 +112,26 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reachability, "ATTEMPT", 0.3)
 
 
-def tried(port: int, host: str = THERE, came_from: str = THERE) -> Try:
+def tried(port: int, host: str = THERE, came_from: str = THERE) -> Probe:
     """A try from HERE, finished."""
-    one = Try(HERE, host, {"door": port, "address": came_from}, sockets.door_key(KEY))
+    one = Probe(HERE, host, {"door": port, "address": came_from}, sockets.probe_key(KEY))
     one.start()
     one.join(30)
     assert not one.is_alive()
     return one
 
 
-def test_a_host_that_is_there_is_reached(opened: Callable[..., Door]) -> None:
+def test_a_host_that_is_there_is_reached(opened: Callable[..., ProbeListener]) -> None:
     assert tried(opened(THERE).port).has_reached
 
 
-def test_a_host_whose_name_does_not_resolve_is_reached_where_it_came_from(opened: Callable[..., Door]) -> None:
+def test_a_host_whose_name_does_not_resolve_is_reached_where_it_came_from(opened: Callable[..., ProbeListener]) -> None:
     assert tried(opened("no-such-host.invalid").port, host="no-such-host.invalid").has_reached
 
 
 @pytest.mark.usefixtures("hurried")
 def test_a_resolver_that_hangs_holds_up_no_host_whose_address_is_known(
-    opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., ProbeListener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "launch.discovery.host_addresses.resolve", lambda host: time.sleep(2 * reachability.BOUND) or ()
@@ -145,7 +145,7 @@ def test_a_host_without_name_and_address_is_said_not_to_resolve() -> None:
 
 
 @pytest.mark.usefixtures("hurried")
-def test_a_closed_door_is_named_with_address_port_and_reason(opened: Callable[..., Door]) -> None:
+def test_a_closed_door_is_named_with_address_port_and_reason(opened: Callable[..., ProbeListener]) -> None:
     closed = opened(THERE)
     closed.close()
     one = tried(closed.port)
@@ -179,20 +179,20 @@ def test_who_talks_without_end_does_not_hold_the_host_up(stranger: socket.socket
 
 
 @pytest.mark.usefixtures("hurried")
-def test_another_jobs_launcher_is_not_taken_for_the_host(opened: Callable[..., Door]) -> None:
+def test_another_jobs_launcher_is_not_taken_for_the_host(opened: Callable[..., ProbeListener]) -> None:
     one = tried(opened(THERE, key=b"another job's").port)
     assert not one.has_reached
     assert "what answers is not this job's launcher: it does not hold the job's token" in str(one)
 
 
 @pytest.mark.usefixtures("hurried")
-def test_another_host_of_the_job_is_not_taken_for_the_host(opened: Callable[..., Door]) -> None:
+def test_another_host_of_the_job_is_not_taken_for_the_host(opened: Callable[..., ProbeListener]) -> None:
     one = tried(opened("algo-7").port)
     assert not one.has_reached
     assert "algo-7 answers in its place" in str(one)
 
 
-def test_strangers_in_numbers_keep_no_host_from_its_answer(opened: Callable[..., Door]) -> None:
+def test_strangers_in_numbers_keep_no_host_from_its_answer(opened: Callable[..., ProbeListener]) -> None:
     besieged = opened(THERE)
     with ExitStack() as stack:
         for _ in range(FEWEST_SEATS + 20):
@@ -202,7 +202,7 @@ def test_strangers_in_numbers_keep_no_host_from_its_answer(opened: Callable[...,
         assert tried(besieged.port).has_reached
 
 
-def test_a_closed_door_leaves_no_listener_and_no_connection(opened: Callable[..., Door]) -> None:
+def test_a_closed_door_leaves_no_listener_and_no_connection(opened: Callable[..., ProbeListener]) -> None:
     closed = opened(THERE)
     with socket.create_connection((THERE, closed.port), 10) as caller:
         assert caller.recv(100).startswith(b"dlc-group/1 ")
@@ -215,17 +215,17 @@ def test_a_closed_door_leaves_no_listener_and_no_connection(opened: Callable[...
 
 def test_a_door_whose_port_is_taken_opens_at_another_one(stranger: socket.socket) -> None:
     taken = stranger.getsockname()[1]
-    other = open_door(THERE, (THERE,), taken, KEY)
+    other = open_probe_listener(THERE, (THERE,), taken, KEY)
     assert other
     assert other.port != taken
     other.close()
 
 
 def test_a_host_whose_name_means_itself_alone_listens_for_the_others_too() -> None:
-    assert sockets.reachable("algo-1", ("127.0.1.1",)) == ("",)
-    assert sockets.reachable("algo-1", ()) == ("",)
-    assert sockets.reachable("algo-1", ("127.0.1.1", "10.0.0.1")) == ("127.0.1.1", "10.0.0.1")
-    assert sockets.reachable("127.0.0.2", ("127.0.0.2",)) == ("127.0.0.2",)
+    assert sockets.addresses_to_listen_on("algo-1", ("127.0.1.1",)) == ("",)
+    assert sockets.addresses_to_listen_on("algo-1", ()) == ("",)
+    assert sockets.addresses_to_listen_on("algo-1", ("127.0.1.1", "10.0.0.1")) == ("127.0.1.1", "10.0.0.1")
+    assert sockets.addresses_to_listen_on("127.0.0.2", ("127.0.0.2",)) == ("127.0.0.2",)
 
 
 # --- launchers

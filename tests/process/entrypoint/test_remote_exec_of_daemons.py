@@ -18,7 +18,7 @@ from supervised import HANG_BOUND
 from harness.ports import free_port
 from launch.base import process_spec
 from launch.coordination.channel import Channel
-from launch.coordination.remote_exec import Site
+from launch.coordination.remote_exec import ExecSite
 
 OTHER = "127.0.0.1"  # as mpirun calls the other host
 ORTED = "#!/bin/sh\n"
@@ -42,7 +42,7 @@ class Pair:
     def site(self, name: str, secret: str = "secret", leader: str = "") -> str:
         """A file that tells how the hosts are reached."""
         path = self.folder / name
-        path.write_text(json.dumps(Site(secret, self.port, (OTHER,), (OTHER,), leader)))
+        path.write_text(json.dumps(ExecSite(secret, self.port, (OTHER,), (OTHER,), leader)))
         return str(path)
 
     def serve(self, leader: str = "", **environ: str) -> subprocess.Popen[str]:
@@ -139,7 +139,7 @@ def test_what_the_leader_said_to_one_host_starts_nothing_when_it_is_played_again
     pair.daemon(f"echo x >> {pair.folder}/entered")
     pair.serve()
     with pair.connect() as listener:  # a leader's words, recorded
-        channel = Channel(listener, Site("secret", 1).key, is_server=False)
+        channel = Channel(listener, ExecSite("secret", 1).key, is_server=False)
         channel._greeted(b"dlc-group/1 " + b"0" * 32)  # the nonce of another session
         channel.send({"kind": "start", "command": "orted"})
         channel.flush()

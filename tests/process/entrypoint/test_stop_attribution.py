@@ -14,7 +14,7 @@ from test_stops import STARTER
 
 from launch.base import process_spec
 from launch.base.errors import Failure
-from launch.coordination.membership import Ledger, Rules
+from launch.coordination.membership import GroupRules, Membership
 from launch.supervision.rank_files import RankEnd
 from launch.supervision.stop_attribution import StopAttribution, look_at_ranks, was_ended_by_stop
 
@@ -188,12 +188,12 @@ def test_a_process_that_the_stop_ended_keeps_its_code(code: int) -> None:
 
 
 def test_the_group_keeps_the_first_process_that_a_stop_of_the_job_ended() -> None:
-    ledger = Ledger(Rules(HOSTS, HOSTS))
-    ledger.stop_ended("before any stop")
-    ledger.stopping(HOSTS[0])
-    ledger.stop_ended("first")
-    ledger.stop_ended("second")
-    assert ledger.ended_by_stop == "first"
+    membership = Membership(GroupRules(HOSTS, HOSTS))
+    membership.note_ended_by_stop("before any stop")
+    membership.note_stopping(HOSTS[0])
+    membership.note_ended_by_stop("first")
+    membership.note_ended_by_stop("second")
+    assert membership.ended_by_stop == "first"
 
 
 # Rank 0 loses a peer that failed before it, and ends before that one, whose Python takes longer.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.coordination.channel import Channel, NotOfThisJobError, job_key, pack, unpack
+from launch.coordination.channel import Channel, NotOfThisJobError, job_key, pack_json, unpack_json
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 JSON = st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.lists(st.text()))
@@ -137,9 +137,9 @@ def test_a_large_message_crosses_a_small_buffer(pair: Pair) -> None:
 
 def test_what_a_thousand_hosts_say_of_themselves_is_small_on_the_wire() -> None:
     facts = {f"algo-{n}": {"image": "1f" * 32, "traps": ["a" * 300] * 5, "ssh key": f"{n:068d}"} for n in range(1000)}
-    packed = pack(facts)
+    packed = pack_json(facts)
     assert len(packed) < 200_000
-    assert unpack(packed) == facts
+    assert unpack_json(packed) == facts
 
 
 def test_the_token_comes_first_then_the_arn_then_the_name_then_the_hosts() -> None:

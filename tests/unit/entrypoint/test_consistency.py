@@ -36,13 +36,13 @@ def facts_of(folder: Path, **different: dict[str, str]) -> dict[str, dict[str, A
     """The facts of all hosts as they come over the wire; `different`: variables of a host unlike the rest."""
     found = {}
     for host in HOSTS:
-        facts = consistency.facts(request_of(folder, host, **different.get(host.replace("-", "_"), {})))
+        facts = consistency.host_facts(request_of(folder, host, **different.get(host.replace("-", "_"), {})))
         found[host] = json.loads(json.dumps({**facts, "traps": []}))
     return found
 
 
 def test_hosts_of_one_job_fit_together(tmp_path: Path) -> None:
-    assert consistency.compare(facts_of(tmp_path)) == []
+    assert consistency.compare_hosts(facts_of(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_hosts_of_one_job_fit_together(tmp_path: Path) -> None:
 def test_a_host_that_is_not_like_the_others_is_named(
     tmp_path: Path, environ: dict[str, str], says: str, remedy: str
 ) -> None:
-    finding = consistency.compare(facts_of(tmp_path, algo_2=environ))[0]
+    finding = consistency.compare_hosts(facts_of(tmp_path, algo_2=environ))[0]
     assert says in finding.what
     assert remedy in finding.remedy
     assert finding.is_error
@@ -80,8 +80,10 @@ def test_a_different_list_of_hosts_is_noticed(tmp_path: Path) -> None:
     known = facts_of(tmp_path)
     job = JobFolder(tmp_path / "other").config("resourceconfig", resourceconfig(*reversed(HOSTS), current="algo-3"))
     job.config("hyperparameters", TORCHRUN)
-    known["algo-3"] = consistency.facts(read_request({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE}))
-    what = " ".join(finding.what for finding in consistency.compare(known))
+    known["algo-3"] = consistency.host_facts(
+        read_request({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE})
+    )
+    what = " ".join(finding.what for finding in consistency.compare_hosts(known))
     assert "different lists of hosts" in what
     assert "different distributed groups" in what
 
@@ -89,19 +91,19 @@ def test_a_different_list_of_hosts_is_noticed(tmp_path: Path) -> None:
 def test_hosts_outside_the_distributed_group_may_have_other_devices(tmp_path: Path) -> None:
     known = facts_of(tmp_path)
     known["algo-2"] = {**known["algo-2"], "processes": 0, "efa": None}
-    assert consistency.compare(known) == []
+    assert consistency.compare_hosts(known) == []
 
 
 def test_a_misfit_ends_the_job_before_it_starts_and_says_how_to_go_on(tmp_path: Path) -> None:
     known = facts_of(tmp_path, algo_2={"DLC_CONTENT_KEY": "other"})
     with pytest.raises(LaunchError, match=r"different images.*DLC_PREFLIGHT=warn") as error:
-        consistency.check(request_of(tmp_path / "again", "algo-1"), known)
+        consistency.check_hosts(request_of(tmp_path / "again", "algo-1"), known)
     assert error.value.exit_code == CONFIG
 
 
 def test_with_warn_a_misfit_is_a_line_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known = facts_of(tmp_path, algo_2={"DLC_CONTENT_KEY": "other"})
-    consistency.check(request_of(tmp_path / "again", "algo-1", DLC_PREFLIGHT="warn"), known)
+    consistency.check_hosts(request_of(tmp_path / "again", "algo-1", DLC_PREFLIGHT="warn"), known)
     assert "dlc: preflight: the hosts run different images" in capsys.readouterr().err
 
 
@@ -109,7 +111,7 @@ def test_a_host_says_its_own_traps_and_not_the_others(tmp_path: Path, capsys: py
     known = facts_of(tmp_path)
     known["algo-1"]["traps"] = ["small shm; grow it"]
     known["algo-2"]["traps"] = ["no EFA; add it"]
-    consistency.check(request_of(tmp_path / "again", "algo-1"), known)
+    consistency.check_hosts(request_of(tmp_path / "again", "algo-1"), known)
     assert capsys.readouterr().err == "dlc: preflight: small shm; grow it\n"
 
 
@@ -118,7 +120,7 @@ def test_the_report_gathers_traps_by_host_and_says_whether_the_job_can_start(tmp
     for host in HOSTS:
         known[host]["traps"] = ["small shm; grow it"]
     known["algo-3"]["traps"].append("few files; more files")
-    text, ready = consistency.report(known, 0.25)
+    text, ready = consistency.as_report(known, 0.25)
     assert not ready
     lines = text.splitlines()
     assert lines[0] == "preflight: 3 host(s) answered in 0.25 s"
@@ -127,7 +129,7 @@ def test_the_report_gathers_traps_by_host_and_says_whether_the_job_can_start(tmp
 
 
 def test_a_report_without_findings_says_so(tmp_path: Path) -> None:
-    text, ready = consistency.report(facts_of(tmp_path), 0.1)
+    text, ready = consistency.as_report(facts_of(tmp_path), 0.1)
     assert ready
     assert text.endswith("all is well")
 
@@ -135,14 +137,14 @@ def test_a_report_without_findings_says_so(tmp_path: Path) -> None:
 @given(st.dictionaries(st.sampled_from([f"algo-{n}" for n in range(9)]), st.sampled_from(["a", "b", ""]), min_size=1))
 def test_hosts_differ_exactly_when_their_values_do(images: dict[str, str]) -> None:
     same = {"hosts": "h", "groups": "g", "strategy": "s", "distributed over": "d", "processes": 1, "efa": False}
-    found = consistency.compare({host: {**same, "image": image, "traps": []} for host, image in images.items()})
+    found = consistency.compare_hosts({host: {**same, "image": image, "traps": []} for host, image in images.items()})
     assert len(found) == (len(set(images.values())) > 1)
 
 
 def test_64_hosts_that_disagree_are_a_line_one_can_read() -> None:
     same = {"hosts": "h", "groups": "g", "strategy": "s", "distributed over": "d", "processes": 1, "efa": False}
     known = {f"algo-{n}": {**same, "image": "a" if n else "b"} for n in range(64)}
-    (finding,) = consistency.compare(known)
+    (finding,) = consistency.compare_hosts(known)
     assert "and 59 more" in finding.what
     assert len(finding.what) < 200
 
@@ -167,7 +169,7 @@ class Machine:
         cluster: Cluster = Cluster("test", ("a",), "a"),  # noqa: B008
         **environ: str,
     ) -> str:
-        return "\n".join(map(str, host_checks.find_problems(devices, cluster, environ, str(self.root))))
+        return "\n".join(map(str, host_checks.check_host(devices, cluster, environ, str(self.root))))
 
 
 @pytest.fixture
@@ -249,10 +251,10 @@ def test_an_interface_that_is_not_there_matters_with_several_hosts(machine: Mach
 
 def test_an_interface_that_is_not_there_is_said_where_ranks_of_one_host_talk_over_it(machine: Machine) -> None:
     devices, one = Devices(8, 8, interfaces=("eth1", "lo")), Cluster("test", ("a",), "a")
-    found = host_checks.find_problems(devices, one, {}, str(machine.root), is_distributed=True)
+    found = host_checks.check_host(devices, one, {}, str(machine.root), is_distributed=True)
     assert "no network interface eth0" in str(found[0])
 
 
 def test_this_very_machine_can_be_looked_at() -> None:
-    for finding in host_checks.find_problems(Devices(8, 8), Cluster("test", ("a",), "a"), os.environ):
+    for finding in host_checks.check_host(Devices(8, 8), Cluster("test", ("a",), "a"), os.environ):
         assert finding.remedy

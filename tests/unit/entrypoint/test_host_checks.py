@@ -36,11 +36,9 @@ class Host:
     def image(self, package: str) -> Host:
         return self.file(f"opt/venv/lib/python3.11/site-packages/{package}.dist-info/METADATA")
 
-    def find(self) -> list[host_checks.Finding]:
+    def find(self) -> list[host_checks.HostFinding]:
         environ = {"DLC_VENV": str(self.venv), "SAGEMAKER_BASE_DIR": str(self.root / "ml")}
-        found = host_checks.find_problems(
-            Devices(8, 8, num_gpus=1), Cluster("test", ("a",), "a"), environ, str(self.root)
-        )
+        found = host_checks.check_host(Devices(8, 8, num_gpus=1), Cluster("test", ("a",), "a"), environ, str(self.root))
         return [finding for finding in found if "GPU" in finding.what or "driver" in finding.what]
 
 
@@ -99,12 +97,15 @@ def test_gpus_that_answer_are_no_finding(host: Host) -> None:
 
 
 def test_what_the_job_cannot_work_with_ends_it_unless_it_is_only_warned_of() -> None:
-    findings = [host_checks.Finding("small", "grow"), host_checks.Finding("old driver", "update it", is_error=True)]
+    findings = [
+        host_checks.HostFinding("small", "grow"),
+        host_checks.HostFinding("old driver", "update it", is_error=True),
+    ]
     with pytest.raises(LaunchError, match=r"preflight: old driver; update it \(DLC_PREFLIGHT=warn goes on\)") as error:
-        host_checks.refuse(findings, {})
+        host_checks.refuse_errors(findings, {})
     assert error.value.exit_code == CONFIG
-    host_checks.refuse(findings, {"DLC_PREFLIGHT": "warn"})
-    host_checks.refuse(findings[:1], {})
+    host_checks.refuse_errors(findings, {"DLC_PREFLIGHT": "warn"})
+    host_checks.refuse_errors(findings[:1], {})
 
 
 def test_an_error_of_one_host_is_an_error_on_every_host() -> None:
@@ -121,7 +122,7 @@ def test_an_error_of_one_host_is_an_error_on_every_host() -> None:
         "a": {**same, "traps": [], "errors": []},
         "b": {**same, "traps": [], "errors": [["old driver", "update it"]]},
     }
-    [finding] = consistency.compare(known)
+    [finding] = consistency.compare_hosts(known)
     assert (finding.what, finding.remedy, finding.is_error) == ("b: old driver", "update it", True)
 
 
@@ -131,6 +132,6 @@ def test_a_disk_without_room_for_a_checkpoint_is_named_once(tmp_path: Path, monk
     full = os.statvfs_result((4096, 4096, 1 << 20, 1 << 10, 1 << 10, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _path: full)
     environ = {"SAGEMAKER_BASE_DIR": str(tmp_path)}
-    found = host_checks.find_problems(Devices(8, 8), Cluster("test", ("a",), "a"), environ, str(tmp_path))
+    found = host_checks.check_host(Devices(8, 8), Cluster("test", ("a",), "a"), environ, str(tmp_path))
     [line] = [str(finding) for finding in found if "are free" in finding.what]
     assert line.startswith(f"4 MiB are free on {tmp_path}/model, {tmp_path}/output")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.coordination.remote_exec import LONGEST_COMMAND, split, why_refused
+from launch.coordination.remote_exec import LONGEST_COMMAND, split_command, why_refused
 
 REAL = (  # as Open MPI 4.1 and 5.0 call their agent
     ' orted --daemonize -mca ess "env" -mca orte_node_regex "a,b@0(2)" -mca orte_hnp_uri "1.0;tcp://10.0.0.1:5"',
@@ -42,4 +42,4 @@ def test_what_starts_anything_else_is_refused(command: str) -> None:
     ],
 )
 def test_a_host_is_found_behind_options_and_without_its_domain(words: tuple[str, ...], found: tuple[str, str]) -> None:
-    assert split(words, ("a.svc", "b-1.svc", "10.0.0.2")) == found
+    assert split_command(words, ("a.svc", "b-1.svc", "10.0.0.2")) == found

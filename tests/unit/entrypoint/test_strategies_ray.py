@@ -94,8 +94,8 @@ def test_a_node_has_the_devices_of_its_host_and_its_group_as_often_as_it_has_cpu
 def test_hosts_with_other_devices_fit_together(job: JobFolder) -> None:
     known = {}
     for host, group, gpus in (("algo-1", "dnn", "8"), ("algo-2", "data", "0"), ("algo-3", "dnn", "8")):
-        known[host] = consistency.facts(read_request(on(job, host, group).env(DLC_NUM_GPUS=gpus).environ))
-    assert consistency.compare(known) == []
+        known[host] = consistency.host_facts(read_request(on(job, host, group).env(DLC_NUM_GPUS=gpus).environ))
+    assert consistency.compare_hosts(known) == []
 
 
 def test_a_group_with_the_name_of_a_resource_of_rays_own_gets_none(job: JobFolder) -> None:

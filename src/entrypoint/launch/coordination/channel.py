@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = b"dlc-group/1"
 LONGEST_LINE = 1 << 28  # bytes; of a line from one who holds the key
-LONGEST_STRANGER = 1 << 16  # bytes; of a line from somebody who has not proved anything yet
+LONGEST_UNPROVED_LINE = 1 << 16  # bytes; of a line from somebody who has not proved anything yet
 WRONG_TOKEN = "it does not hold the job's token"  # noqa: S105 - a message
 
 
@@ -103,7 +103,7 @@ class Channel:
         if not data:
             raise ConnectionResetError("connection closed")
         *lines, self._incoming = (self._incoming + data).split(b"\n")
-        if len(self._incoming) > (LONGEST_LINE if self.authentic else LONGEST_STRANGER):
+        if len(self._incoming) > (LONGEST_LINE if self.authentic else LONGEST_UNPROVED_LINE):
             raise NotOfThisJobError("a line that does not end")
         return lines
 
@@ -120,7 +120,7 @@ class Channel:
     def _verified(self, line: bytes) -> dict[str, Any]:
         mac, _, payload = line.partition(b" ")
         if not hmac.compare_digest(mac, self._mac(not self._is_server, self._received, payload)):
-            self.claims = _claimed_host(payload)
+            self.claims = _host_claimed_by(payload)
             raise NotOfThisJobError(WRONG_TOKEN)
         self._received += 1
         self.authentic = True
@@ -133,17 +133,17 @@ class Channel:
         return hmac.digest(self._session, text, "sha256").hex().encode()
 
 
-def pack(value: Any) -> str:
+def pack_json(value: Any) -> str:
     """A value that is sent to every host, small: what a thousand hosts say of themselves differs little."""
     return base64.b64encode(zlib.compress(json.dumps(value).encode(), 1)).decode()
 
 
-def unpack(text: str) -> Any:
+def unpack_json(text: str) -> Any:
     """The other way round, for a line whose MAC was right."""
     return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
-def _claimed_host(payload: bytes) -> str:
+def _host_claimed_by(payload: bytes) -> str:
     try:
         message = json.loads(payload)
         return str(message["host"])[:253] if message["kind"] == "join" else ""
@@ -151,21 +151,21 @@ def _claimed_host(payload: bytes) -> str:
         return ""
 
 
-GREETING_BOUND = 10.0  # seconds to prove it
+PROOF_BOUND = 10.0  # seconds to prove it
 FEWEST_SEATS = 256  # at a time; more where more hosts may come at once
-DOOR_SEATS = 64  # of a host's door, at which a few others try
+PROBE_SEATS = 64  # of a host's door, at which a few others try
 # Descriptors for all else that a launcher opens (pipes of its processes, probes, files), and the door's strangers.
-RESERVE = 128 + DOOR_SEATS
-MANY = 1 << 20  # where there is no limit
+RESERVE = 128 + PROBE_SEATS
+MANY_FILES = 1 << 20  # where there is no limit
 RESERVED_SHARE = 3  # at most one in so many, of few
 
 
-def seats(hosts: int, files: int) -> int:
+def count_seats(hosts: int, files: int) -> int:
     """Return how many strangers the hub seats beside `hosts` hosts where a process may open `files` files.
 
     A negative number of files is any. Raises LaunchError (CONFIG) where they do not even do for the hosts.
     """
-    files = files if files >= 0 else MANY
+    files = files if files >= 0 else MANY_FILES
     room = files - min(RESERVE, files // RESERVED_SHARE) - hosts
     if room < 1:
         raise LaunchError(
@@ -178,7 +178,7 @@ def seats(hosts: int, files: int) -> int:
     return min(max(FEWEST_SEATS, 2 * hosts), room)
 
 
-class Strangers:
+class PendingConnections:
     """When all seats are taken, the address that holds most of them loses its oldest: nobody can keep others out."""
 
     def __init__(self, seats: int) -> None:
@@ -188,13 +188,13 @@ class Strangers:
     def add(self, channel: Channel, address: str) -> Channel | None:
         """Seat a newcomer; the connection to close for it, if any."""
         self._addresses[channel] = address
-        return self.least_welcome() if len(self._addresses) > self._seats else None
+        return self.to_evict() if len(self._addresses) > self._seats else None
 
     def discard(self, channel: Channel) -> None:
         """It proved itself, or is gone."""
         self._addresses.pop(channel, None)
 
-    def least_welcome(self) -> Channel | None:
+    def to_evict(self) -> Channel | None:
         """The oldest connection of the address that has most."""
         # By hand: collections.Counter imports a module when it is first asked, and then no descriptor may be left.
         held: dict[str, int] = {}
@@ -205,7 +205,7 @@ class Strangers:
 
     def overdue(self, now: float) -> list[Channel]:
         """Those that had their time."""
-        return [channel for channel in self._addresses if now - channel.opened_at > GREETING_BOUND]
+        return [channel for channel in self._addresses if now - channel.opened_at > PROOF_BOUND]
 
 
 KEY_SOURCES = (JOB_TOKEN, "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME")
@@ -217,8 +217,8 @@ def job_key(environ: Mapping[str, str], hosts: Iterable[str]) -> bytes:
     """32 bytes, equal on every host of the job."""
     for source in KEY_SOURCES:
         if environ.get(source):
-            return _digest(source, environ[source])
-    return _digest("hosts", *sorted(hosts))
+            return _digest_of(source, environ[source])
+    return _digest_of("hosts", *sorted(hosts))
 
 
 def is_guessable_key(environ: Mapping[str, str]) -> bool:
@@ -231,9 +231,29 @@ def purpose_key(key: bytes, purpose: str) -> str:
     return hmac.digest(key, purpose.encode(), "sha256").hex()
 
 
-def _digest(*parts: str) -> bytes:
+def _digest_of(*parts: str) -> bytes:
     digest = hashlib.sha256(b"dlc group 1")
     for part in parts:
         encoded = part.encode("utf-8", "surrogateescape")
         digest.update(b"%d:%s" % (len(encoded), encoded))  # the length keeps ("a", "bc") apart from ("ab", "c")
     return digest.digest()
+
+
+class UnprovedClaims:
+    """Hosts of the job that strangers say they are, without a proof: a host with another token looks like that."""
+
+    def __init__(self) -> None:
+        self._count: dict[str, int] = {}  # by host
+        self._peer: dict[str, str] = {}  # the address of the last one
+
+    def add(self, host: str, peer: str) -> bool:
+        """Count one more; whether it is the host's first."""
+        self._count[host] = self._count.get(host, 0) + 1
+        self._peer[host] = peer
+        return self._count[host] == 1
+
+    def describe(self, host: str) -> str:
+        """A sentence on who says that it is this host; empty where nobody does without a proof."""
+        count = self._count.get(host, 0)
+        times = "once" if count == 1 else f"{count} times"
+        return f"{host} was claimed {times}, last from {self._peer[host]}, without the job's token" if count else ""

@@ -15,17 +15,18 @@ import time
 
 from launch import signals
 from launch.base.errors import FAILED, STOPPED, UNAVAILABLE
-from launch.coordination.channel import SAME_TOKEN, Channel, NotOfThisJobError, Strangers, pack, seats
-from launch.coordination.failure_detector import (
-    GONE_AFTER,
-    PROBE_INTERVAL,
-    Absence,
-    beat_interval,
-    quiet_bound,
-    silence,
+from launch.coordination import failure_detector
+from launch.coordination.channel import (
+    SAME_TOKEN,
+    Channel,
+    NotOfThisJobError,
+    PendingConnections,
+    UnprovedClaims,
+    count_seats,
+    pack_json,
 )
-from launch.coordination.membership import MOST_NAMED, End, Ledger, named
-from launch.coordination.sockets import accept
+from launch.coordination.membership import MOST_NAMED, GroupEnd, Membership, list_hosts
+from launch.coordination.sockets import accept_connection
 from launch.discovery import host_addresses
 from launch.supervision.child_process import raise_open_files
 
@@ -39,46 +40,26 @@ if TYPE_CHECKING:
 CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
 MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
 LINGER = 5.0  # seconds to wait after a failure or a stop for the hosts to have heard it: a stop leaves little time
-MOST_PROBED = 64  # hosts at a time
+MOST_PROBES = 64  # hosts at a time
 
 
-class Claims:
-    """Hosts of the job that strangers say they are, without a proof: a host with another token looks like that."""
-
-    def __init__(self) -> None:
-        self._count: dict[str, int] = {}  # by host
-        self._peer: dict[str, str] = {}  # the address of the last one
-
-    def add(self, host: str, peer: str) -> bool:
-        """Count one more; whether it is the host's first."""
-        self._count[host] = self._count.get(host, 0) + 1
-        self._peer[host] = peer
-        return self._count[host] == 1
-
-    def describe(self, host: str) -> str:
-        """A sentence on who says that it is this host; empty where nobody does without a proof."""
-        count = self._count.get(host, 0)
-        times = "once" if count == 1 else f"{count} times"
-        return f"{host} was claimed {times}, last from {self._peer[host]}, without the job's token" if count else ""
-
-
-class Hub(threading.Thread):
+class Coordinator(threading.Thread):
     """Serves the group until it ended and every host heard it, or until `close`."""
 
-    def __init__(self, listeners: Sequence[socket.socket], key: bytes, ledger: Ledger, heartbeat: float) -> None:
+    def __init__(self, listeners: Sequence[socket.socket], key: bytes, group: Membership, heartbeat: float) -> None:
         super().__init__(daemon=True, name="group hub")
-        self.ledger = ledger
+        self.membership = group
         self._id = os.urandom(8).hex()
         self._listeners = {listener.fileno(): listener for listener in listeners}
         self._key = key
         self._heartbeat = heartbeat
         self._channels: dict[int, Channel] = {}
-        self._strangers = Strangers(seats(len(ledger.rules.hosts), raise_open_files()))
+        self._pending = PendingConnections(count_seats(len(group.rules.hosts), raise_open_files()))
         self._hosts: dict[Channel, str] = {}
-        self._away: dict[str, Absence] = {}  # by host
+        self._away: dict[str, failure_detector.PeerProbe] = {}  # by host
         self._left: dict[str, tuple[int, str]] = {}  # host -> a generation, the first of its ranks that ended with 0
-        self._life_signs: dict[str, tuple[str, int]] = {}  # host -> where its launcher listens while it lives
-        self.claims = Claims()  # to be a host of the job that is not here
+        self._liveness_ports: dict[str, tuple[str, int]] = {}  # host -> where its launcher listens while it lives
+        self.claims = UnprovedClaims()  # to be a host of the job that is not here
         self.failure = ""  # an error of ours that ended the thread
         self._refused = 0
         self._facts_sent = False
@@ -107,7 +88,7 @@ class Hub(threading.Thread):
             awaited = {*list(self._hosts.values()), *list(self._away)}  # copies: the thread changes them
             if awaited and say_at <= time.monotonic() < self._closing_at:
                 say_at = float("inf")
-                text = f"dlc: waiting for {named(sorted(awaited))} to hear that the job has ended"
+                text = f"dlc: waiting for {list_hosts(sorted(awaited))} to hear that the job has ended"
                 print(text, file=sys.stderr, flush=True)
         if not self.is_alive():  # closed here, not by the thread: it may end before the byte above is written
             os.close(self._wake_read)
@@ -124,21 +105,21 @@ class Hub(threading.Thread):
                 channel.socket.close()
             for listener in self._listeners.values():
                 listener.close()
-            for absence in self._away.values():
-                absence.close()
+            for probe in self._away.values():
+                probe.close()
             self._epoll.close()
             if self._refused > MOST_REFUSALS_SHOWN:
                 print(f"dlc: refused {self._refused} connections of strangers in all", file=sys.stderr, flush=True)
 
     def _serve_all(self) -> None:
         """One turn per event or beat."""
-        interval = beat_interval(self._heartbeat)
+        interval = failure_detector.beat_interval(self._heartbeat)
         last_turn = next_beat = time.monotonic()
         while not self._is_over():
             for fd, events in self._epoll.poll(self._patience(next_beat)):
                 self._serve(fd, events)
             now = time.monotonic()
-            if now - last_turn > quiet_bound(self._heartbeat):
+            if now - last_turn > failure_detector.quiet_bound(self._heartbeat):
                 self._forgive(now)
             last_turn = now
             if now >= next_beat:
@@ -153,20 +134,20 @@ class Hub(threading.Thread):
         if self._closing_at < float("inf"):
             return CLOSING_LOOK
         wait = max(0.0, next_beat - time.monotonic())
-        return min(wait, PROBE_INTERVAL) if self._away else wait
+        return min(wait, failure_detector.PROBE_INTERVAL) if self._away else wait
 
     def _is_over(self) -> bool:
         """Closing, and every host has heard the end and left, or had its time to."""
         if self._closing_at == float("inf"):
             return False
         now = time.monotonic()
-        is_lost = now >= self._linger_until and all(map(self.ledger.losses.can_be_borne, self._away))
+        is_lost = now >= self._linger_until and all(map(self.membership.losses.is_tolerable, self._away))
         return (not self._hosts and (not self._away or is_lost)) or now >= self._closing_at
 
     @property
     def _has_ended_well(self) -> bool:
         """And not because of a stop."""
-        end = self.ledger.end
+        end = self.membership.end
         return end is not None and end.ok and end.kind != STOPPED
 
     # What comes in
@@ -193,16 +174,16 @@ class Hub(threading.Thread):
             self._drop(channel, f"{error.strerror or error} before it said how its part ended")
 
     def _accept(self, listener: socket.socket) -> None:
-        accepted = accept(listener)
+        accepted = accept_connection(listener)
         if accepted is None:  # one who has proved nothing makes room
-            self._close(self._strangers.least_welcome())
+            self._close(self._pending.to_evict())
             return
         sock, peer = accepted
         channel = Channel(sock, self._key, is_server=True)
         channel.send({"kind": "hello"})  # by which the other side knows at once whether we hold its key
         self._channels[sock.fileno()] = channel
         self._epoll.register(channel, select.EPOLLIN | select.EPOLLOUT)
-        self._close(self._strangers.add(channel, peer))
+        self._close(self._pending.add(channel, peer))
 
     def _take(self, channel: Channel, message: dict[str, Any]) -> None:
         kind, host = message["kind"], self._hosts.get(channel)
@@ -211,45 +192,49 @@ class Hub(threading.Thread):
         elif host is None:
             raise NotOfThisJobError("it has not joined")
         elif kind in ("ready", "done", "serves"):
-            ledger = self.ledger
-            take = {"ready": ledger.is_ready, "done": ledger.finished, "serves": ledger.serves}[kind]
+            known = self.membership
+            take = {"ready": known.note_ready, "done": known.note_done, "serves": known.note_serving}[kind]
             take(host, message["generation"])
         elif kind == "end":
-            self.ledger.failed(host, self._in_context(End.of_message(message["end"])), message["generation"])
+            end = self._in_context(GroupEnd.of_message(message["end"]))
+            self.membership.note_failure(host, end, message["generation"])
         elif kind == "stopping":
-            self.ledger.stopping(host)
+            self.membership.note_stopping(host)
         elif kind == "ended early":
-            self._left[host] = (self.ledger.generation, message["left"])
-            self.ledger.stop_ended(message["by stop"])
+            self._left[host] = (self.membership.generation, message["left"])
+            self.membership.note_ended_by_stop(message["by stop"])
         elif kind == "replaceable":
-            self.ledger.losses.replaceable(host)
+            self.membership.losses.note_replaceable(host)
         elif kind == "bye":
             del self._hosts[channel]  # it knows how the group ended, or needs to know no more
-            self.ledger.left.add(host)
+            self.membership.left.add(host)
 
-    def _in_context(self, end: End) -> End:
+    def _in_context(self, end: GroupEnd) -> GroupEnd:
         """A failure, and what it may only follow from: hosts that are away, parts and ranks that had ended."""
-        ledger = self.ledger
-        if end.kind != FAILED or ledger.stopped_host:
+        group = self.membership
+        if end.kind != FAILED or group.stopped_host:
             return end
-        away = f"the connection to {named(sorted(self._away))} broke" if self._away else ""
-        known = ledger.done | {end.host}
-        ranks = [who for host, (number, who) in self._left.items() if number == ledger.generation and host not in known]
-        ended = [f"the part of {named(sorted(ledger.done))}" if ledger.done else "", named(list(filter(None, ranks)))]
+        away = f"the connection to {list_hosts(sorted(self._away))} broke" if self._away else ""
+        known = group.done | {end.host}
+        ranks = [who for host, (number, who) in self._left.items() if number == group.generation and host not in known]
+        ended = [
+            f"the part of {list_hosts(sorted(group.done))}" if group.done else "",
+            list_hosts(list(filter(None, ranks))),
+        ]
         done = " and ".join(f"{who} had ended with code 0" for who in ended if who)
         before = " and ".join(filter(None, (away, done)))
         return end._replace(cause=f"{end.cause}; before that {before}") if before else end
 
     def _join(self, channel: Channel, message: dict[str, Any]) -> None:
         host = message["host"]
-        self._strangers.discard(channel)
+        self._pending.discard(channel)
         told = message["facts"]
-        facts = None if told is None else {**told, "address": _address_of(channel)}
-        refusal = self.ledger.join(host, message["instance"], facts)
+        facts = None if told is None else {**told, "address": _peer_address(channel)}
+        refusal = self.membership.join(host, message["instance"], facts)
         if message["hub"] not in ("", self._id):
             refusal = "the launcher that leads the group was started again"
         if refusal:
-            end = End(False, UNAVAILABLE, host, refusal)
+            end = GroupEnd(False, UNAVAILABLE, host, refusal)
             channel.send({**self._state(), "end": end.as_message()})
             return
         for old in [known for known, name in self._hosts.items() if name == host]:
@@ -257,7 +242,7 @@ class Hub(threading.Thread):
             self._close(old)
         self._hosts[channel] = host
         self._await_no_more(host)
-        self._note_life_sign(channel, host, message.get("life sign"))
+        self._note_liveness_port(channel, host, message.get("life sign"))
         if self._facts_sent:
             channel.send(self._facts())
         channel.send(self._state())
@@ -265,37 +250,37 @@ class Hub(threading.Thread):
     # What goes out
 
     def _state(self) -> dict[str, Any]:
-        ledger = self.ledger
-        cause = ledger.restart_cause()
+        group = self.membership
+        cause = group.restart_cause()
         return {
             "kind": "state",
             "hub": self._id,
-            "missing": ledger.missing[:MOST_NAMED],
-            "missing count": len(ledger.missing),
-            "generation": ledger.generation,
-            "ready": ledger.all_ready,
+            "missing": group.missing[:MOST_NAMED],
+            "missing count": len(group.missing),
+            "generation": group.generation,
+            "ready": group.all_ready,
             "restart": cause.as_message() if cause else None,
-            "stopped": ledger.stopped_host,
-            "ended by stop": ledger.ended_by_stop,
-            "borne": list(ledger.losses.gone),
-            "end": ledger.end.as_message() if ledger.end else None,
+            "stopped": group.stopped_host,
+            "ended by stop": group.ended_by_stop,
+            "borne": list(group.losses.gone),
+            "end": group.end.as_message() if group.end else None,
         }
 
     def _facts(self) -> dict[str, Any]:
-        return {"kind": "facts", "packed": pack(self.ledger.facts)}
+        return {"kind": "facts", "packed": pack_json(self.membership.facts)}
 
     def _tell_news(self) -> None:
-        if not self._facts_sent and self.ledger.has_met:
+        if not self._facts_sent and self.membership.has_met:
             self._facts_sent = True
             self._tell(self._facts())
-        ledger = self.ledger
-        state = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.ended_by_stop} {ledger.end}"
-        news = f"{state} {list(ledger.losses.gone)}"
+        group = self.membership
+        state = f"{group.generation} {group.all_ready} {group.stopped_host} {group.ended_by_stop} {group.end}"
+        news = f"{state} {list(group.losses.gone)}"
         if news != self._told:
             self._told = news
             self._tell(self._state())
-        while ledger.losses.news:
-            print(f"dlc: warning: {ledger.losses.news.pop(0)}", file=sys.stderr, flush=True)
+        while group.losses.news:
+            print(f"dlc: warning: {group.losses.news.pop(0)}", file=sys.stderr, flush=True)
 
     def _tell(self, message: dict[str, Any]) -> None:
         for channel in list(self._hosts):
@@ -317,57 +302,59 @@ class Hub(threading.Thread):
         """This process itself stood still (a paused container): the others' silence says nothing."""
         for channel in self._channels.values():
             channel.heard_at = now
-        for absence in self._away.values():
-            absence.since = now
+        for probe in self._away.values():
+            probe.since = now
 
     def _drop_silent(self, now: float) -> None:
         """Connections on which nothing comes, for which the host makes a new one; hosts that have not come back."""
-        for channel in [known for known in self._hosts if now - known.heard_at > quiet_bound(self._heartbeat)]:
-            self._drop(channel, silence(self._heartbeat), channel.heard_at)
-        for channel in self._strangers.overdue(now):
+        quiet = failure_detector.quiet_bound(self._heartbeat)
+        for channel in [known for known in self._hosts if now - known.heard_at > quiet]:
+            self._drop(channel, failure_detector.describe_silence(self._heartbeat), channel.heard_at)
+        for channel in self._pending.overdue(now):
             self._close(channel)
-        for host, absence in list(self._away.items()):
-            if now - absence.since >= self._heartbeat:
+        for host, probe in list(self._away.items()):
+            if now - probe.since >= self._heartbeat:
                 self._await_no_more(host)
-                self.ledger.lost(host, absence.how)
+                self.membership.note_lost(host, probe.how)
 
     def _look_for_the_gone(self, now: float) -> None:
         """Hosts that are away whose machine says that their launcher is no more. Of many the network is to blame."""
-        for host, absence in list(self._away.items())[:MOST_PROBED]:
-            absence.look(now)
-            if absence.is_gone:
+        for host, probe in list(self._away.items())[:MOST_PROBES]:
+            probe.advance(now)
+            if probe.is_gone:
                 self._await_no_more(host)
-                self.ledger.lost(host, f"{absence.how}, and its launcher is gone: refused for {GONE_AFTER:g} s")
+                refused_for = f"refused for {failure_detector.GONE_AFTER:g} s"
+                self.membership.note_lost(host, f"{probe.how}, and its launcher is gone: {refused_for}")
 
     def _await_no_more(self, host: str) -> None:
         """It came back, or is given up."""
-        absence = self._away.pop(host, None)
-        if absence:
-            absence.close()
+        probe = self._away.pop(host, None)
+        if probe:
+            probe.close()
 
-    def _note_life_sign(self, channel: Channel, host: str, told: list[Any] | None) -> None:
+    def _note_liveness_port(self, channel: Channel, host: str, told: list[Any] | None) -> None:
         """Where the host's launcher listens; unknown where something between us hides its address."""
-        self._life_signs.pop(host, None)
-        if told and host_addresses.plain_address(str(told[0])) == _address_of(channel):
-            self._life_signs[host] = (str(told[0]), int(told[1]))
+        self._liveness_ports.pop(host, None)
+        if told and host_addresses.plain_address(str(told[0])) == _peer_address(channel):
+            self._liveness_ports[host] = (str(told[0]), int(told[1]))
 
     def _drop(self, channel: Channel, how: str, since: float | None = None) -> None:
         """A connection broke, or was silent `since` then. Its host may come back until the heartbeat's time is over."""
         host = self._hosts.pop(channel, None)
         self._close(channel)
-        if host and (self.ledger.end is None or self._has_ended_well):
+        if host and (self.membership.end is None or self._has_ended_well):
             since = time.monotonic() if since is None else since
-            self._away[host] = Absence(how, since, self._life_signs.get(host))
+            self._away[host] = failure_detector.PeerProbe(how, since, self._liveness_ports.get(host))
 
     def _close(self, channel: Channel | None) -> None:
         if channel is not None and self._channels.pop(channel.fileno(), None) is not None:
-            self._strangers.discard(channel)
+            self._pending.discard(channel)
             self._epoll.unregister(channel)
             channel.socket.close()
 
     def _refuse(self, channel: Channel, error: Exception) -> None:
         self._refused += 1
-        peer = _address_of(channel)
+        peer = _peer_address(channel)
         if self._refused <= MOST_REFUSALS_SHOWN:
             print(
                 f"dlc: refused a connection from {peer or 'a peer that is gone'}: {error}", file=sys.stderr, flush=True
@@ -382,12 +369,12 @@ class Hub(threading.Thread):
 
         So nothing follows from it but a warning. A host that was given another token ends by itself.
         """
-        if host in self.ledger.rules.hosts and host not in self.ledger.facts and self.claims.add(host, peer):
+        if host in self.membership.rules.hosts and host not in self.membership.facts and self.claims.add(host, peer):
             text = f"{self.claims.describe(host)}: a stranger, or that host was given another one; {SAME_TOKEN}"
             print(f"dlc: warning: {text}", file=sys.stderr, flush=True)
 
 
-def _address_of(channel: Channel) -> str:
+def _peer_address(channel: Channel) -> str:
     try:
         return host_addresses.plain_address(str(channel.socket.getpeername()[0]))
     except OSError:

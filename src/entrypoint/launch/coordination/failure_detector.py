@@ -42,12 +42,12 @@ def quiet_bound(heartbeat: float) -> float:
     return QUIET_BEATS * beat_interval(heartbeat)
 
 
-def silence(seconds: float) -> str:
+def describe_silence(seconds: float) -> str:
     """What is said of one who has vanished because of it."""
     return f"nothing heard for {seconds:g} s (DLC_HEARTBEAT_TIMEOUT)"
 
 
-class Silence:
+class HeartbeatTimer:
     """A member's: for how long the hub has not been heard, whatever the connection."""
 
     def __init__(self, heartbeat: float) -> None:
@@ -55,11 +55,11 @@ class Silence:
         self._heard_at = self._turn_at = time.monotonic()
 
     @property
-    def is_too_long(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether the hub has vanished."""
         return time.monotonic() - self._heard_at >= self._heartbeat
 
-    def end(self, heard_at: float) -> None:
+    def reset(self, heard_at: float) -> None:
         """The hub was heard."""
         self._heard_at = heard_at
 
@@ -72,7 +72,7 @@ class Silence:
         return stood_still
 
 
-class Refusals:
+class RefusedStreak:
     """An unbroken row of them."""
 
     def __init__(self) -> None:
@@ -84,17 +84,17 @@ class Refusals:
         self._seconds += max(0.0, min(now - self._last, LONGEST_GAP))
         self._last = now
 
-    def end(self) -> None:
+    def reset(self) -> None:
         """Something else came of it."""
         self._seconds, self._last = 0.0, float("inf")
 
     @property
-    def are_enough(self) -> bool:
+    def is_long_enough(self) -> bool:
         """Whether the launcher is gone."""
         return self._seconds >= GONE_AFTER
 
 
-class LifeSign:
+class LivenessPort:
     """A port of a member's on which it listens and takes nothing in, as long as it lives."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class LifeSign:
             self._socket = None
 
 
-class Absence:
+class PeerProbe:
     """The hub's: a host whose connection broke, and which has not come back yet."""
 
     def __init__(self, how: str, since: float, sign: tuple[str, int] | None) -> None:
@@ -135,16 +135,16 @@ class Absence:
         """
         self.how, self.since = how, since
         self._sign = sign
-        self._refusals = Refusals()
+        self._refused = RefusedStreak()
         self._probe: socket.socket | None = None
         self._begun = self._next = since
 
     @property
     def is_gone(self) -> bool:
         """Whether its launcher is."""
-        return self._refusals.are_enough
+        return self._refused.is_long_enough
 
-    def look(self, now: float) -> None:
+    def advance(self, now: float) -> None:
         """See what came of the last question and ask again; to be called at least every PROBE_INTERVAL."""
         if self._sign is None or now < self._next:
             return
@@ -181,26 +181,26 @@ class Absence:
             return
         self.close()
         if result == errno.ECONNREFUSED:
-            self._refusals.add(now)
+            self._refused.add(now)
         else:
-            self._refusals.end()
+            self._refused.reset()
 
 
-LOOK = 1.0  # seconds between looks for the files
+FILE_INTERVAL = 1.0  # seconds between looks for the files
 
 
-class Words:
+class ProgramSignals:
     """What the programs of this host say by making files: what they say -> the file."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         """`files` are those that somebody listens to."""
         self._files = files
 
-    def patience(self, seconds: float) -> float:
+    def limit_wait(self, seconds: float) -> float:
         """For how long they need not be looked for."""
-        return min(seconds, LOOK) if self._files else seconds
+        return min(seconds, FILE_INTERVAL) if self._files else seconds
 
-    def heard(self) -> list[str]:
+    def take(self) -> list[str]:
         """Each once for each time that it is said: processes that are started again say it again. Leaves no file."""
         found = []
         for what, path in self._files.items():

@@ -15,7 +15,7 @@ LONGEST_TEXT = 4000  # characters of a cause, and of the last lines, that travel
 MOST_NAMED = 20  # hosts that a message names; of the others it tells the number
 
 
-class End(NamedTuple):
+class GroupEnd(NamedTuple):
     """How the group ended, as every host is told."""
 
     ok: bool
@@ -30,19 +30,19 @@ class End(NamedTuple):
         return self._asdict()
 
     @staticmethod
-    def of_message(fields: dict[str, Any]) -> End:
+    def of_message(fields: dict[str, Any]) -> GroupEnd:
         """The other way round."""
-        return End(**{**fields, "last_lines": tuple(fields["last_lines"])})
+        return GroupEnd(**{**fields, "last_lines": tuple(fields["last_lines"])})
 
 
-def end_of(failure: Failure, kind: str) -> End:
+def end_of(failure: Failure, kind: str) -> GroupEnd:
     """The group's end as one host's failure makes it."""
     lines = "\n".join(failure.last_lines)[-LONGEST_TEXT:]
     last_lines = tuple(lines.split("\n")) if lines else ()
-    return End(False, failure.exit_code, failure.host, failure.cause[:LONGEST_TEXT], last_lines, kind)
+    return GroupEnd(False, failure.exit_code, failure.host, failure.cause[:LONGEST_TEXT], last_lines, kind)
 
 
-class Rules(NamedTuple):
+class GroupRules(NamedTuple):
     """Who makes up the group, and what it bears."""
 
     hosts: tuple[str, ...]  # all of the job
@@ -52,7 +52,7 @@ class Rules(NamedTuple):
     data_groups: tuple[tuple[str, ...], ...] = ()  # hosts that are no members, of which one can take over from another
     any_data_program: bool = False  # whatever runs there (DLC_DATA_HOSTS_MAY_FAIL); else what says so of itself
 
-    def serves(self, host: str) -> bool:
+    def is_data_host(self, host: str) -> bool:
         """Whether this is a data host that others may take over from."""
         return any(host in group for group in self.data_groups)
 
@@ -62,25 +62,25 @@ class Rules(NamedTuple):
         return self.members[0]
 
 
-class Place(NamedTuple):
+class MemberConfig(NamedTuple):
     """What a host needs to know to join. Durations in seconds."""
 
     host: str
-    rules: Rules
+    rules: GroupRules
     key: bytes
     port: int
     heartbeat: float
     interface: str = ""
-    door: int | None = None  # the port at which other hosts try whether they reach this one, 0 for any
-    words: Mapping[str, str] = {}  # what this host's program may say (base/paths.py) -> the file that says it
+    probe_port: int | None = None  # the port at which other hosts try whether they reach this one, 0 for any
+    program_files: Mapping[str, str] = {}  # what this host's program may say (base/paths.py) -> the file that says it
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether the hub is here."""
         return self.host == self.rules.leader
 
 
-class Ledger:
+class Membership:
     """Kept by the hub.
 
     The group has ended well when every member is done that does not serve the others, and badly with the first host
@@ -90,7 +90,7 @@ class Ledger:
     over from another (Losses).
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: GroupRules) -> None:
         self.rules = rules
         self.facts: dict[str, dict[str, Any]] = {}  # of the hosts that are here
         self.ready: set[str] = set()  # to start the processes of this generation
@@ -99,12 +99,12 @@ class Ledger:
         self.left: set[str] = set()  # hosts that need not stay and have gone
         self.stopped_host = ""  # the first that was asked to stop: the job is stopping
         self.ended_by_stop = ""  # the first process that this stop ended, as its host said it
-        self.losses = Losses(rules)
+        self.losses = DataHostLosses(rules)
         self.generation = 0
-        self.end: End | None = None
+        self.end: GroupEnd | None = None
         self._instances: dict[str, str] = {}  # host -> which of its launchers is here
         self._leaving: set[str] = set()  # hosts of an elastic job that were asked to stop
-        self._first_failure: End | None = None  # after a stop
+        self._first_failure: GroupEnd | None = None  # after a stop
 
     @property
     def missing(self) -> list[str]:
@@ -136,30 +136,30 @@ class Ledger:
                 return f"{host} has joined already: two hosts use one name, or its container was started again"
             self._forget(host)
         self._instances[host] = instance
-        if self.losses.came_back(host):
+        if self.losses.take_back(host):
             self.left.discard(host)
         if facts is not None:
             self.facts[host] = facts
         return ""
 
-    def is_ready(self, host: str, generation: int) -> None:
+    def note_ready(self, host: str, generation: int) -> None:
         """A host has installed what it needs."""
         if generation == self.generation:
             self.ready.add(host)
 
-    def finished(self, host: str, generation: int) -> None:
+    def note_done(self, host: str, generation: int) -> None:
         """A host's part ended well, or after a stop with its state saved."""
         if generation == self.generation:
             self.done.add(host)
             self._look_for_the_end()
 
-    def serves(self, host: str, generation: int) -> None:
+    def note_serving(self, host: str, generation: int) -> None:
         """A host's program serves the others: its end is not waited for, unless there are none but such."""
         if generation == self.generation:
             self.serving.add(host)
             self._look_for_the_end()
 
-    def failed(self, host: str, end: End, generation: int) -> None:
+    def note_failure(self, host: str, end: GroupEnd, generation: int) -> None:
         """A host's part ended badly; the first one counts."""
         if generation != self.generation or host in self._leaving:
             return
@@ -167,10 +167,10 @@ class Ledger:
             self._first_failure = self._first_failure or end
             self.done.add(host)
             self._look_for_the_end()
-        elif not self._bears(host, end):
-            self._fail(self.losses.with_first(host, end, self.done))
+        elif not self._tolerates(host, end):
+            self._fail(self.losses.name_first_loss(host, end, self.done))
 
-    def stopping(self, host: str) -> None:
+    def note_stopping(self, host: str) -> None:
         """A host was asked to stop: so is the job. From an elastic job only this host goes."""
         if self.rules.least and host != self.rules.leader:
             self._leaving.add(host)
@@ -178,48 +178,48 @@ class Ledger:
             self.stopped_host = host
             self._first_failure = None
 
-    def stop_ended(self, what: str) -> None:
+    def note_ended_by_stop(self, what: str) -> None:
         """A stop of the job ended a process; those that lost it may fail, and only follow."""
         if self.stopped_host:
             self.ended_by_stop = self.ended_by_stop or what
 
-    def lost(self, host: str, how: str) -> None:
+    def note_lost(self, host: str, how: str) -> None:
         """A host has not been heard of for too long."""
         if self.rules.least and host != self.rules.leader:
             self._forget(host)
             self._look_for_the_end()
         elif host not in self.done:
-            end = End(False, UNAVAILABLE, host, f"{host} vanished: {how}")
+            end = GroupEnd(False, UNAVAILABLE, host, f"{host} vanished: {how}")
             if self.stopped_host:
-                self.failed(host, end, self.generation)
-            elif self._bears(host, end, has_vanished=True):
+                self.note_failure(host, end, self.generation)
+            elif self._tolerates(host, end, has_vanished=True):
                 self.left.add(host)
             else:  # its container is gone: there is nothing to start again
-                self.end = self.end or self.losses.with_first(host, end, self.done)
+                self.end = self.end or self.losses.name_first_loss(host, end, self.done)
 
-    def restart_cause(self) -> End | None:
+    def restart_cause(self) -> GroupEnd | None:
         """The failure that began this generation."""
         return self._first_failure if self.generation and not self.stopped_host else None
 
-    def _fail(self, end: End) -> None:
+    def _fail(self, end: GroupEnd) -> None:
         if self._may_restart(end):
             self.generation += 1
             for known in (self.done, self.ready, self.serving):
                 known.clear()
-            self.losses.begin_again()
+            self.losses.restart()
             self._first_failure = end
         else:
             self.end = self.end or end
 
-    def _bears(self, host: str, end: End, has_vanished: bool = False) -> bool:
+    def _tolerates(self, host: str, end: GroupEnd, has_vanished: bool = False) -> bool:
         """Whether the job goes on without a data host. A failure before the processes run is no loss."""
-        return self.end is None and self.all_ready and self.losses.bears(host, end, self.done, has_vanished)
+        return self.end is None and self.all_ready and self.losses.tolerates(host, end, self.done, has_vanished)
 
     def _is_replaced(self, host: str) -> bool:
         """Whether another launcher of this name is that of a data host whose container was started again."""
-        return self._bears(host, End(False, UNAVAILABLE, host, f"{host} was started again"), has_vanished=True)
+        return self._tolerates(host, GroupEnd(False, UNAVAILABLE, host, f"{host} was started again"), has_vanished=True)
 
-    def _may_restart(self, end: End) -> bool:
+    def _may_restart(self, end: GroupEnd) -> bool:
         """Only what went wrong in the processes themselves can go better the next time."""
         return end.kind == FAILED and self.all_ready and self.generation < self.rules.restarts and not self.end
 
@@ -234,11 +234,11 @@ class Ledger:
         members = members - self.serving or members
         if self.end is None and members and members <= self.done:
             failure = self._first_failure if self.stopped_host else None
-            good = End(True, kind=STOPPED if self.stopped_host else FAILED)
+            good = GroupEnd(True, kind=STOPPED if self.stopped_host else FAILED)
             self.end = failure._replace(kind=STOPPED) if failure else good
 
 
-def verdict_of(end: End) -> Verdict:
+def as_verdict(end: GroupEnd) -> Verdict:
     """What the group's end means for a host."""
     if end.ok:
         was_stopped = end.kind == STOPPED
@@ -253,36 +253,36 @@ def verdict_of(end: End) -> Verdict:
     return Verdict(Outcome(failure.exit_code, failure), end.kind)
 
 
-def named(hosts: list[str]) -> str:
+def list_hosts(hosts: list[str]) -> str:
     """Hosts as a message names them."""
     more = len(hosts) - MOST_NAMED
     return ", ".join(hosts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-class Losses:
+class DataHostLosses:
     """Kept by the hub's ledger: the data hosts that are gone and made up for."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.gone: dict[str, End] = {}  # in the order in which they failed
+    def __init__(self, rules: GroupRules) -> None:
+        self.gone: dict[str, GroupEnd] = {}  # in the order in which they failed
         self.news: list[str] = []  # that nobody has printed yet
         self._groups = rules.data_groups
         self._any_program = rules.any_data_program
         self._replaceable: set[str] = set()  # hosts whose program has said that others can take over
         self._vanished: set[str] = set()  # of those that are gone: what came back would serve again
 
-    def replaceable(self, host: str) -> None:
+    def note_replaceable(self, host: str) -> None:
         """The program of this data host says that others of its group can take over from it."""
         self._replaceable.add(host)
 
-    def can_be_borne(self, host: str) -> bool:
+    def is_tolerable(self, host: str) -> bool:
         """Whether this is a data host, and what runs there keeps nothing that others lack."""
         return bool(self._group(host)) and (self._any_program or host in self._replaceable)
 
-    def bears(self, host: str, end: End, done: Collection[str], has_vanished: bool = False) -> bool:
+    def tolerates(self, host: str, end: GroupEnd, done: Collection[str], has_vanished: bool = False) -> bool:
         """Whether the job goes on without a host that failed: another one of its group, not `done`, serves."""
         if host not in self.gone:
             others = self._others(host, done)
-            if not others or not self.can_be_borne(host):
+            if not others or not self.is_tolerable(host):
                 return False
             self.gone[host] = end
             lines = [f"the job goes on without {host}, a data host: {end.cause}", *end.last_lines]
@@ -291,14 +291,14 @@ class Losses:
             self._vanished.add(host)
         return True
 
-    def with_first(self, host: str, end: End, done: Collection[str]) -> End:
+    def name_first_loss(self, host: str, end: GroupEnd, done: Collection[str]) -> GroupEnd:
         """A failure that ends the job; that of a group's last data host names the first one, and has its code."""
         first = next((self.gone[other] for other in self.gone if other in self._group(host)), None)
         if first is None or self._others(host, done):
             return end
         return first._replace(cause=f"{first.cause}; no data host of its group is left, the last one: {end.cause}")
 
-    def came_back(self, host: str) -> bool:
+    def take_back(self, host: str) -> bool:
         """Whether a host that joins had vanished; it serves again."""
         if host not in self._vanished:
             return False
@@ -307,7 +307,7 @@ class Losses:
         self.news.append(f"{host}, a data host, has come back")
         return True
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """All processes start again, on every host that is still there."""
         self.gone = {host: end for host, end in self.gone.items() if host in self._vanished}
 

@@ -21,8 +21,8 @@ import time
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
-from launch.coordination.channel import Channel, NotOfThisJobError, Strangers, seats
-from launch.coordination.sockets import accept
+from launch.coordination.channel import Channel, NotOfThisJobError, PendingConnections, count_seats
+from launch.coordination.sockets import accept_connection
 from launch.discovery import host_addresses
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ _DAEMON = re.compile(r"([\w.+/-]*/)?(orted|prted)")  # Open MPI 4's and 5's
 _PROFILE = re.compile(r"\s*\(\s*test ! -r \./\.profile \|\| \. \./\.profile;(.*)\)\s*", re.DOTALL)
 
 
-class Site(NamedTuple):
+class ExecSite(NamedTuple):
     """How the hosts of one MPI job reach each other for the start; a file that only this user can read holds it."""
 
     secret: str
@@ -59,13 +59,13 @@ class Site(NamedTuple):
         return hmac.digest(self.secret.encode(), b"mpi start", "sha256")
 
 
-def read(path: str) -> Site:
+def read_site(path: str) -> ExecSite:
     """The site that a launcher has written down as JSON."""
     with open(path, encoding="utf-8") as file:
-        return Site(*json.load(file))
+        return ExecSite(*json.load(file))
 
 
-def split(words: Sequence[str], hosts: Sequence[str]) -> tuple[str, str]:
+def split_command(words: Sequence[str], hosts: Sequence[str]) -> tuple[str, str]:
     """(host, command) of an agent's command line, `[OPTION...] HOST COMMAND...`. Raises LaunchError without a host.
 
     Open MPI 4 takes the domain off a host's name.
@@ -126,7 +126,7 @@ def _sets_variable(statement: Sequence[str]) -> bool:
 # The leader's side
 
 
-def start(site: Site, host: str, command: str) -> int:
+def run_on_host(site: ExecSite, host: str, command: str) -> int:
     """Have the host run the command; its exit code. What it prints goes to stderr. Raises LaunchError."""
     where = f"{host}, port {site.port}"
     try:
@@ -181,15 +181,15 @@ def _converse(channel: Channel, command: str) -> int:
 # The other hosts' side
 
 
-class Server:
+class ExecServer:
     """A host that waits for its one start, carries what that prints to the leader, and knows how it ended."""
 
-    def __init__(self, site: Site, environ: Mapping[str, str]) -> None:
+    def __init__(self, site: ExecSite, environ: Mapping[str, str]) -> None:
         """Listen. Raises LaunchError where the port is taken."""
         self._site = site
         self._env = {name: value for name, value in environ.items() if not _NOT_MEANT.match(name)}
-        self._listeners = _listen(site)
-        self._strangers = Strangers(seats(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        self._listeners = _listen_on_site(site)
+        self._pending = PendingConnections(count_seats(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         self._channels: dict[int, Channel] = {}
 
     def serve(self) -> int:
@@ -212,9 +212,9 @@ class Server:
             start_new_session=True,
         )
         os.close(write_end)
-        _carry(read_end, channel)
+        _carry_output(read_end, channel)
         process.wait()
-        _tell(channel, {"kind": "end", "code": process.returncode})
+        _send_now(channel, {"kind": "end", "code": process.returncode})
         channel.socket.close()
         return int(process.returncode)
 
@@ -234,23 +234,23 @@ class Server:
                 command = self._hear(channel)
                 if command is not None:
                     return channel, command
-            for channel in self._strangers.overdue(time.monotonic()):
+            for channel in self._pending.overdue(time.monotonic()):
                 self._drop(channel)
 
     def _admit(self, listener: socket.socket) -> None:
-        accepted = accept(listener)
+        accepted = accept_connection(listener)
         if accepted is None:
-            if greedy := self._strangers.least_welcome():  # no descriptor is left
+            if greedy := self._pending.to_evict():  # no descriptor is left
                 self._drop(greedy)
             return
         sock, address = accepted
-        if not _may_be(self._site.leader, address):
+        if not _may_come_from(self._site.leader, address):
             sock.close()
             return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         channel = Channel(sock, self._site.key, is_server=True)
         self._channels[channel.fileno()] = channel
-        surplus = self._strangers.add(channel, address)
+        surplus = self._pending.add(channel, address)
         if surplus:
             self._drop(surplus)
 
@@ -259,8 +259,8 @@ class Server:
         try:
             channel.flush()
             for message in channel.receive():
-                self._strangers.discard(channel)
-                command = _answer(channel, message)
+                self._pending.discard(channel)
+                command = _answer_message(channel, message)
                 if command is not None:
                     return command
             channel.flush()
@@ -269,25 +269,25 @@ class Server:
         return None
 
     def _drop(self, channel: Channel) -> None:
-        self._strangers.discard(channel)
+        self._pending.discard(channel)
         self._channels.pop(channel.fileno(), None)
         channel.socket.close()
 
 
-def _may_be(leader: str, address: str) -> bool:
+def _may_come_from(leader: str, address: str) -> bool:
     """Whether the leader, which the group knows by one address, may come from this one: it may have IPv6 as well."""
     return not leader or address == leader or (":" in address) != (":" in leader)
 
 
-def _carry(output: int, channel: Channel) -> None:
+def _carry_output(output: int, channel: Channel) -> None:
     """All that the command prints. A leader that is gone changes nothing here: the group knows of it."""
     is_heard = True
     while data := os.read(output, READ_SIZE):
-        is_heard = is_heard and _tell(channel, {"kind": "output", "text": data.decode("latin-1")})
+        is_heard = is_heard and _send_now(channel, {"kind": "output", "text": data.decode("latin-1")})
     os.close(output)
 
 
-def _answer(channel: Channel, message: Mapping[str, Any]) -> str | None:
+def _answer_message(channel: Channel, message: Mapping[str, Any]) -> str | None:
     if message.get("kind") == "hello":
         channel.send({"kind": "hello"})
         return None
@@ -300,7 +300,7 @@ def _answer(channel: Channel, message: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _tell(channel: Channel, message: dict[str, Any]) -> bool:
+def _send_now(channel: Channel, message: dict[str, Any]) -> bool:
     """Send, and wait until it is on its way; whether it is."""
     channel.send(message)
     channel.socket.setblocking(True)
@@ -311,7 +311,7 @@ def _tell(channel: Channel, message: dict[str, Any]) -> bool:
     return True
 
 
-def _listen(site: Site) -> list[socket.socket]:
+def _listen_on_site(site: ExecSite) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for address in site.listen or [""]:

@@ -8,8 +8,8 @@ import time
 from launch import signals
 from launch.base.errors import STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
 from launch.coordination.channel import SAME_TOKEN
-from launch.coordination.member import NEWS_BOUND, Group
-from launch.coordination.membership import Place, named, verdict_of
+from launch.coordination.member import NEWS_BOUND, Member
+from launch.coordination.membership import MemberConfig, as_verdict, list_hosts
 from launch.discovery import host_addresses
 
 TYPE_CHECKING = False
@@ -24,13 +24,13 @@ RESOLVE_BOUND = 2.0  # seconds
 STOP_CODE = 143  # 128 + SIGTERM: another host got the signal
 
 
-class Reports:
+class ProgressNotes:
     """When to say once more who is missing."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + FIRST_REPORT
 
-    def are_due(self) -> bool:
+    def is_due(self) -> bool:
         """True once per interval."""
         if time.monotonic() < self._next:
             return False
@@ -38,30 +38,30 @@ class Reports:
         return True
 
 
-def join(place: Place, facts: dict[str, Any], timeout: float) -> Group:
+def join(config: MemberConfig, facts: dict[str, Any], timeout: float) -> Member:
     """Join the group with `facts` about this host; come back when its hosts have: `facts` of each are known then.
 
     Raises LaunchError (UNAVAILABLE) naming the hosts that did not join within `timeout` seconds, or saying why no wait
     helps, and StopRequested. The others are told, so that the job ends on all of them.
     """
-    group = Group(place)
+    group = Member(config)
     group.start(facts)
     try:
         _wait_for_all(group, timeout)
     except LaunchError as error:
-        leave(group, error)
+        leave_early(group, error)
         raise
     except signals.StopRequested as stop:
-        leave(group, stop)
+        leave_early(group, stop)
         raise
     return group
 
 
-def leave(group: Group, error: LaunchError | signals.StopRequested) -> None:
+def leave_early(group: Member, error: LaunchError | signals.StopRequested) -> None:
     """Tell the group why this host's part ends before it began, and go."""
-    host = group.place.host
+    host = group.config.host
     if isinstance(error, signals.StopRequested):
-        group.stopping(error.signum)
+        group.tell_stopping(error.signum)
         group.report(Failure(str(error), host=host, exit_code=error.exit_code), STOPPED)
     else:
         group.report(Failure(str(error), host=host, exit_code=error.exit_code))
@@ -69,55 +69,55 @@ def leave(group: Group, error: LaunchError | signals.StopRequested) -> None:
     group.close()
 
 
-def wait_until_ready(group: Group) -> Outcome | None:
+def wait_until_ready(group: Member) -> Outcome | None:
     """Say that this host is ready, and come back when all are; what ended the job instead, None if nothing did.
 
     So the meeting points of torchrun and gloo, which give up by themselves, never see hosts that are minutes apart.
     Raises StopRequested.
     """
-    group.ready()
-    reports = Reports()
+    group.tell_ready()
+    notes = ProgressNotes()
     while not group.may_start:
         verdict = group.verdict()
         if verdict:
             if verdict.outcome.cause:
                 _say(verdict.outcome.cause)  # nothing runs here that could be seen to end
             return verdict.outcome
-        if group.remote_stop():
-            cause = f"stopped before any process was started: {group.remote_stop()} was asked to stop"
+        if group.stopping_host():
+            cause = f"stopped before any process was started: {group.stopping_host()} was asked to stop"
             group.report(None, STOPPED)
-            return Outcome(STOP_CODE, Failure(cause, host=group.place.host, exit_code=STOP_CODE))
-        if reports.are_due():
-            _say(f"ready; waiting for {_missing(group)} to install what the job needs")
+            return Outcome(STOP_CODE, Failure(cause, host=group.config.host, exit_code=STOP_CODE))
+        if notes.is_due():
+            _say(f"ready; waiting for {_list_missing(group)} to install what the job needs")
         signals.sleep(LOOK)
-    group.shut_door()
+    group.close_probe_listener()
     return None
 
 
-def outlast(group: Group, own: Outcome) -> Outcome:
+def await_end(group: Member, own: Outcome) -> Outcome:
     """How the job ends after its data host here has failed, where another one takes over; `own` where none does."""
-    told = own.failure is not None and own.failure.host == group.place.host and not own.stopped
-    if not (told and group.place.rules.serves(group.place.host)):
+    told = own.failure is not None and own.failure.host == group.config.host and not own.stopped
+    if not (told and group.config.rules.is_data_host(group.config.host)):
         return own
     deadline = time.monotonic() + NEWS_BOUND
     try:
-        while not (group.end or group.has_to_restart or group.remote_stop() or group.is_borne):
+        while not (group.end or group.has_to_restart or group.stopping_host() or group.failure_is_tolerated):
             if time.monotonic() >= deadline:
                 return own
             signals.sleep(LOOK)
-        if not group.is_borne:
+        if not group.failure_is_tolerated:
             return own
         _say("the job goes on: other data hosts take over from this one, which waits for the end")
-        while not (group.end or group.has_to_restart or group.remote_stop()):
+        while not (group.end or group.has_to_restart or group.stopping_host()):
             signals.sleep(STAY)
     except signals.StopRequested as stop:
-        group.stopping(stop.signum)
-    if group.remote_stop():
+        group.tell_stopping(stop.signum)
+    if group.stopping_host():
         return Outcome(0, stopped=True)  # there is nothing to save here
-    return _ended_later(verdict_of(group.end), own) if group.end else own
+    return _end_after_loss(as_verdict(group.end), own) if group.end else own
 
 
-def _ended_later(verdict: Verdict, own: Outcome) -> Outcome:
+def _end_after_loss(verdict: Verdict, own: Outcome) -> Outcome:
     """The job's end, of which this host's failure is not the reason, unless all that could take over failed too."""
     first = verdict.outcome.failure
     if first is None:
@@ -127,44 +127,46 @@ def _ended_later(verdict: Verdict, own: Outcome) -> Outcome:
     return verdict.outcome._replace(failure=first._replace(cause=f"{first.cause}; before that {own.cause}"))
 
 
-def _wait_for_all(group: Group, timeout: float) -> None:
+def _wait_for_all(group: Member, timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    reports = Reports()
+    notes = ProgressNotes()
     while not group.facts:
         if group.end:
-            raise LaunchError(group.end.exit_code or UNAVAILABLE, verdict_of(group.end).outcome.cause)
-        if group.remote_stop():
-            raise LaunchError(STOP_CODE, f"stopped: {group.remote_stop()} was asked to stop")
-        if group.reach.hopeless:
-            raise LaunchError(UNAVAILABLE, group.reach.hopeless, remedy=group.reach.remedy)
+            raise LaunchError(group.end.exit_code or UNAVAILABLE, as_verdict(group.end).outcome.cause)
+        if group.stopping_host():
+            raise LaunchError(STOP_CODE, f"stopped: {group.stopping_host()} was asked to stop")
+        if group.leader.why_unreachable:
+            raise LaunchError(UNAVAILABLE, group.leader.why_unreachable, remedy=group.leader.remedy)
         if time.monotonic() >= deadline:
-            raise _not_joined(group, timeout)
-        if reports.are_due():
+            raise _timeout_error(group, timeout)
+        if notes.is_due():
             _say(_whom_we_wait_for(group))
         signals.sleep(LOOK)
 
 
-def _whom_we_wait_for(group: Group) -> str:
+def _whom_we_wait_for(group: Member) -> str:
     if not group.missing:
-        return f"waiting for {group.place.rules.leader}: {group.reach.trouble}"
-    nameless = host_addresses.find_unresolved(group.missing, RESOLVE_BOUND) if group.place.leads else ()
-    text = f"waiting for {_missing(group)}, {group.missing_count} of the job's {len(group.place.rules.hosts)} hosts"
-    return "; ".join([text, *([f"{named(list(nameless))} does not resolve"] if nameless else []), *group.claims()])
+        return f"waiting for {group.config.rules.leader}: {group.leader.trouble}"
+    nameless = host_addresses.find_unresolved(group.missing, RESOLVE_BOUND) if group.config.is_leader else ()
+    text = (
+        f"waiting for {_list_missing(group)}, {group.missing_count} of the job's {len(group.config.rules.hosts)} hosts"
+    )
+    return "; ".join([text, *([f"{list_hosts(list(nameless))} does not resolve"] if nameless else []), *group.claims()])
 
 
-def _missing(group: Group) -> str:
+def _list_missing(group: Member) -> str:
     more = group.missing_count - len(group.missing)
     return ", ".join(group.missing) + (f" and {more} more" if more else "")
 
 
-def _not_joined(group: Group, timeout: float) -> LaunchError:
+def _timeout_error(group: Member, timeout: float) -> LaunchError:
     if group.missing:
-        what = f"{_missing(group)} did not join the job within {timeout:g} s"
+        what = f"{_list_missing(group)} did not join the job within {timeout:g} s"
         found = "; ".join(group.claims())
     else:
-        leader = group.place.rules.leader
-        what = f"{leader} could not be reached on port {group.place.port} within {timeout:g} s"
-        found = group.reach.trouble
+        leader = group.config.rules.leader
+        what = f"{leader} could not be reached on port {group.config.port} within {timeout:g} s"
+        found = group.leader.trouble
     remedy = "see those hosts' logs, let the hosts reach each other on every port, or raise DLC_PEER_TIMEOUT"
     return LaunchError(UNAVAILABLE, what, found=found, remedy=f"{SAME_TOKEN}; {remedy}" if group.claims() else remedy)
 

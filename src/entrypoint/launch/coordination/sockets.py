@@ -1,4 +1,4 @@
-"""Sockets of the group: listening on this host's addresses alone, the door that others try, the way to the leader."""
+"""Sockets: listening on this host's addresses alone, where others probe this host, the way to the leader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import threading
 import time
 
 from launch.base.errors import UNAVAILABLE, LaunchError, one_line
-from launch.coordination.channel import DOOR_SEATS, SAME_TOKEN, Channel, NotOfThisJobError, Strangers, purpose_key
+from launch.coordination.channel import (
+    PROBE_SEATS,
+    SAME_TOKEN,
+    Channel,
+    NotOfThisJobError,
+    PendingConnections,
+    purpose_key,
+)
 from launch.discovery import host_addresses
 
 TYPE_CHECKING = False
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 BACKLOG = 1024  # every host of the job may come at once
 
 
-def listen(addresses: Sequence[str], port: int) -> list[socket.socket]:
+def listen_for_group(addresses: Sequence[str], port: int) -> list[socket.socket]:
     """A socket for each address; for every address of this machine where none is given.
 
     Raises LaunchError when the port is taken.
@@ -32,7 +39,7 @@ def listen(addresses: Sequence[str], port: int) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for address in addresses or [""]:
-            opened.append(open_one(address, port))
+            opened.append(open_listener(address, port))
     except OSError as error:
         for sock in opened:
             sock.close()
@@ -45,7 +52,7 @@ def listen(addresses: Sequence[str], port: int) -> list[socket.socket]:
     return opened
 
 
-def open_one(address: str, port: int) -> socket.socket:
+def open_listener(address: str, port: int) -> socket.socket:
     """A listening socket; on every address of this machine where it is empty. Raises OSError."""
     if not address and socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
@@ -56,7 +63,7 @@ def open_one(address: str, port: int) -> socket.socket:
 def require_free(port: int, switch: str, who: str) -> None:
     """Raise LaunchError where another program listens at a port at which `who` meet; `switch` sets it."""
     try:
-        open_one("", port).close()
+        open_listener("", port).close()
     except OSError as error:
         raise LaunchError(
             UNAVAILABLE,
@@ -66,7 +73,7 @@ def require_free(port: int, switch: str, who: str) -> None:
         ) from error
 
 
-def accept(listener: socket.socket) -> tuple[socket.socket, str] | None:
+def accept_connection(listener: socket.socket) -> tuple[socket.socket, str] | None:
     """Return the next connection and where it comes from; None if it is gone, or no descriptor is left."""
     try:
         sock, address = listener.accept()
@@ -79,12 +86,12 @@ SURE_AFTER = 5.0  # seconds of a wrong answer, after which its end changes nothi
 HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not mend it
 
 
-def source(own: str) -> tuple[str, int] | None:
+def source_address(own: str) -> tuple[str, int] | None:
     """A host that is known by an address also comes from it, so that the others can tell it from others."""
     return (own, 0) if host_addresses.is_address(own) and host_addresses.is_own_address(own) else None
 
 
-class Reach:
+class CoordinatorAddress:
     """How the leader is reached. It may come minutes later; a name that went away or a wrong answer is final."""
 
     def __init__(self, leader: str, port: int) -> None:
@@ -94,10 +101,10 @@ class Reach:
         self._was_there = False  # a name alone is no host: an engine gives it before the container has a network
         self._bad_since = self._bad_last = 0.0
         self._bad = ""
-        self.remedy = ""  # for what `hopeless` says
+        self.remedy = ""  # for what `why_unreachable` says
 
     @property
-    def hopeless(self) -> str:
+    def why_unreachable(self) -> str:
         """Why waiting for the leader has no use; empty while it may have."""
         return self._bad if self._bad and time.monotonic() - self._bad_since >= HOPELESS_AFTER else ""
 
@@ -105,7 +112,7 @@ class Reach:
         """A connection to the leader's port. Raises OSError."""
         address = self._address or self._resolve()
         try:
-            sock = socket.create_connection((address, self.port), timeout, source_address=source(own))
+            sock = socket.create_connection((address, self.port), timeout, source_address=source_address(own))
         except ConnectionError:  # refused, by a host that is there
             self._was_there = True
             raise
@@ -121,11 +128,11 @@ class Reach:
             raise OSError(f"{self.leader} does not resolve")
         return found[0] if len(found) == 1 else self.leader
 
-    def succeeded(self, address: str) -> None:
+    def note_success(self, address: str) -> None:
         """The hub proved to be there: this address is used from now on."""
         self._bad, self._address = "", address
 
-    def failed(self, error: Exception, how: str, answered: bool) -> None:
+    def note_failure(self, error: Exception, how: str, answered: bool) -> None:
         """Note what went wrong; `answered`: somebody took the connection who has not proved to be the hub."""
         self.trouble = one_line(how)
         where = f"{self.leader}, port {self.port}"
@@ -153,12 +160,12 @@ def _is_unknown(host: str) -> bool:
         return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
-LOOK = 1.0  # seconds between looks for callers whose time is over
+OVERDUE_INTERVAL = 1.0  # seconds between looks for callers whose time is over
 OPEN_TRIES = 5  # a port that is free on one address may be taken on the next
 CLOSE_BOUND = 5.0  # seconds
 
 
-class Door(threading.Thread):
+class ProbeListener(threading.Thread):
     """Proves to whoever calls that this host of the job is here; tells and takes nothing else."""
 
     def __init__(self, host: str, listeners: Sequence[socket.socket], key: bytes) -> None:
@@ -168,7 +175,7 @@ class Door(threading.Thread):
         self._key = key
         self._listeners = {listener.fileno(): listener for listener in listeners}
         self._callers: dict[int, Channel] = {}
-        self._strangers = Strangers(DOOR_SEATS)
+        self._pending = PendingConnections(PROBE_SEATS)
         self._is_closing = False
         self._wake_read, self._wake_write = os.pipe()
         self._poll = select.poll()
@@ -191,9 +198,9 @@ class Door(threading.Thread):
         """The thread."""
         try:
             while not self._is_closing:
-                for fd, _ in self._poll.poll(LOOK * 1000 if self._callers else None):
+                for fd, _ in self._poll.poll(OVERDUE_INTERVAL * 1000 if self._callers else None):
                     self._serve(fd)
-                for caller in self._strangers.overdue(time.monotonic()):
+                for caller in self._pending.overdue(time.monotonic()):
                     self._see_off(caller)
         finally:
             for caller in self._callers.values():
@@ -213,52 +220,54 @@ class Door(threading.Thread):
                 self._see_off(caller)
 
     def _let_in(self, listener: socket.socket) -> None:
-        accepted = accept(listener)
+        accepted = accept_connection(listener)
         if accepted is None:  # one who stays too long makes room
-            self._see_off(self._strangers.least_welcome())
+            self._see_off(self._pending.to_evict())
             return
         sock, peer = accepted
         caller = Channel(sock, self._key, is_server=True)
         caller.send({"host": self._host})
         self._callers[sock.fileno()] = caller
         self._poll.register(caller, select.POLLIN)
-        self._see_off(self._strangers.add(caller, peer))
+        self._see_off(self._pending.add(caller, peer))
         with contextlib.suppress(OSError):  # broken already: the next poll() says so
             caller.flush()
 
     def _see_off(self, caller: Channel | None) -> None:
         if caller is not None and self._callers.pop(caller.fileno(), None) is not None:
-            self._strangers.discard(caller)
+            self._pending.discard(caller)
             self._poll.unregister(caller)
             caller.socket.close()
 
 
-def door_key(key: bytes) -> bytes:
-    """What the doors of a job prove to hold: who asks a door learns nothing that the hub would take."""
+def probe_key(key: bytes) -> bytes:
+    """What the doors of a job prove to hold: who asks a listener learns nothing that the hub would take."""
     return purpose_key(key, "door").encode()
 
 
-def open_door(host: str, addresses: Sequence[str], port: int, key: bytes) -> Door | None:
-    """The door on these addresses, at a free port where `port` is 0 or taken; None where none can be opened."""
+def open_probe_listener(host: str, addresses: Sequence[str], port: int, key: bytes) -> ProbeListener | None:
+    """The listener on these addresses, at a free port where `port` is 0 or taken; None where none can be opened."""
     for wanted in (port, *[0] * OPEN_TRIES):
         with contextlib.suppress(OSError):
-            door = Door(host, _listeners(reachable(host, addresses), wanted), door_key(key))
-            door.start()
-            return door
+            listener = ProbeListener(
+                host, _open_listeners(addresses_to_listen_on(host, addresses), wanted), probe_key(key)
+            )
+            listener.start()
+            return listener
     return None
 
 
-def reachable(host: str, addresses: Sequence[str]) -> Sequence[str]:
+def addresses_to_listen_on(host: str, addresses: Sequence[str]) -> Sequence[str]:
     """Where to listen: nowhere in particular if all that is known means this machine alone (Debian's 127.0.1.1)."""
     only_here = all(address == "::1" or address.startswith("127.") for address in addresses)
     return ("",) if only_here and not host_addresses.is_address(host) else addresses or ("",)
 
 
-def _listeners(addresses: Sequence[str], port: int) -> list[socket.socket]:
+def _open_listeners(addresses: Sequence[str], port: int) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for address in addresses:
-            opened.append(open_one(address, port))
+            opened.append(open_listener(address, port))
             port = port or opened[0].getsockname()[1]
     except OSError:
         for sock in opened:

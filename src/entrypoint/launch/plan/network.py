@@ -25,7 +25,7 @@ class Network(NamedTuple):
     listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
     secret: str = ""  # hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
     data_token: str = ""  # the same for the data service of dlc_runtime
-    words: Mapping[str, str] = {}  # what this host's program may say -> the file that it makes to say it
+    program_files: Mapping[str, str] = {}  # what this host's program may say -> the file that it makes to say it
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
@@ -47,7 +47,7 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
 def data_service_variables(network: Network) -> dict[str, str]:
     """What dlc_runtime's data service cannot learn elsewhere: a secret of this job, and hosts without a name."""
     variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
-    variables.update((PROGRAM_FILES[what], path) for what, path in network.words.items())
+    variables.update((PROGRAM_FILES[what], path) for what, path in network.program_files.items())
     if network.addresses:
         variables["DLC_HOST_ADDRESSES"] = json.dumps(dict(network.addresses), separators=(",", ":"))
     return variables

@@ -7,7 +7,7 @@ import sys
 
 from launch.discovery import own_name
 from launch.preflight import host_checks
-from launch.preflight.host_checks import Finding
+from launch.preflight.host_checks import HostFinding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ MOST_SHOWN = 200  # characters of a list in a message
 ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "ray", "single")  # strategies that do not count devices
 
 
-def facts(request: Request) -> dict[str, Any]:
+def host_facts(request: Request) -> dict[str, Any]:
     """What the other hosts are to know of this one: JSON, small."""
     cluster = request.cluster
     strategy = request.strategy.strategy if request.strategy else ""
-    found = host_checks.find_problems(request.devices, cluster, request.environ, is_distributed=bool(strategy))
+    found = host_checks.check_host(request.devices, cluster, request.environ, is_distributed=bool(strategy))
     counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
     return {
         "image": request.environ.get(CONTENT_KEY, "")[:KEY_DIGITS],
-        "hosts": _brief(cluster.hosts),
-        "groups": _brief(
+        "hosts": _shorten_list(cluster.hosts),
+        "groups": _shorten_list(
             [f"{group.name} ({group.instance_type}): {' '.join(group.hosts)}" for group in cluster.groups]
         ),
         "strategy": strategy,
-        "distributed over": _brief(request.hosts),
+        "distributed over": _shorten_list(request.hosts),
         "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
         "efa": request.devices.efa if counts_devices else None,
         "traps": [*(str(finding) for finding in found if not finding.is_error), *own_name.describe_trouble()],
@@ -45,7 +45,7 @@ def facts(request: Request) -> dict[str, Any]:
     }
 
 
-def compare(known: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+def compare_hosts(known: Mapping[str, Mapping[str, Any]]) -> list[HostFinding]:
     """What does not fit together between the hosts, from the facts of each (host -> facts): the same list on each."""
     distributed = {host: facts for host, facts in known.items() if facts["processes"]}
     checks = (
@@ -74,57 +74,60 @@ def compare(known: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     )
     found = [_difference(hosts, key, what, remedy) for hosts, key, what, remedy in checks]
     own = [
-        Finding(f"{host}: {what}", remedy, is_error=True)
+        HostFinding(f"{host}: {what}", remedy, is_error=True)
         for host, facts in known.items()
         for what, remedy in facts.get("errors", ())
     ]
     return [*(finding for finding in found if finding), *own]
 
 
-def check(request: Request, known: Mapping[str, Mapping[str, Any]]) -> None:
+def check_hosts(request: Request, known: Mapping[str, Mapping[str, Any]]) -> None:
     """Say what was found; raise LaunchError (CONFIG) for the first thing with which the job cannot work.
 
     With DLC_PREFLIGHT=warn nothing is an error.
     """
-    findings = [*compare(known), *(Finding(text, "") for text in known[request.cluster.current_host]["traps"])]
-    host_checks.refuse(findings, request.environ)
+    findings = [
+        *compare_hosts(known),
+        *(HostFinding(text, "") for text in known[request.cluster.current_host]["traps"]),
+    ]
+    host_checks.refuse_errors(findings, request.environ)
     _say("preflight", (str(finding).rstrip("; ") for finding in findings))
 
 
-def report(
-    known: Mapping[str, Mapping[str, Any]], seconds: float, unreached: Sequence[Finding] = ()
+def as_report(
+    known: Mapping[str, Mapping[str, Any]], seconds: float, unreached: Sequence[HostFinding] = ()
 ) -> tuple[str, bool]:
     """The text of `--preflight`, which took `seconds`, and whether the job could start: all differences and traps."""
-    differences = [*compare(known), *(finding for finding in unreached if finding.is_error)]
+    differences = [*compare_hosts(known), *(finding for finding in unreached if finding.is_error)]
     lines = [f"preflight: {len(known)} host(s) answered in {seconds:.2f} s"]
     lines += [f"error: {finding}".rstrip("; ") for finding in differences]
     lines += [f"warning: {finding}" for finding in unreached if not finding.is_error]
     for text in sorted({text for facts in known.values() for text in facts["traps"]}):
         hosts = [host for host, facts in known.items() if text in facts["traps"]]
-        lines.append(f"warning: {_hosts(hosts, len(known))}: {text}")
+        lines.append(f"warning: {_list_some(hosts, len(known))}: {text}")
     if len(lines) == 1:
         lines.append("all is well")
     return "\n".join(lines), not any(finding.is_error for finding in differences)
 
 
-def _difference(known: Mapping[str, Mapping[str, Any]], key: str, what: str, remedy: str) -> Finding | None:
+def _difference(known: Mapping[str, Mapping[str, Any]], key: str, what: str, remedy: str) -> HostFinding | None:
     """A finding that tells who has which value, unless all have the same."""
     holders: dict[str, list[str]] = {}
     for host in sorted(known):
         holders.setdefault(str(known[host][key]), []).append(host)
     if len(holders) < 2:
         return None
-    shown = ", ".join(f"{value or 'none'} on {_hosts(hosts, len(known))}" for value, hosts in holders.items())
-    return Finding(f"{what}: {shown}", remedy, is_error=True)
+    shown = ", ".join(f"{value or 'none'} on {_list_some(hosts, len(known))}" for value, hosts in holders.items())
+    return HostFinding(f"{what}: {shown}", remedy, is_error=True)
 
 
-def _hosts(hosts: list[str], total: int) -> str:
+def _list_some(hosts: list[str], total: int) -> str:
     if len(hosts) == total and total > 1:
         return "every host"
     return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
 
 
-def _brief(words: Sequence[str]) -> str:
+def _shorten_list(words: Sequence[str]) -> str:
     """The words themselves; of many, how many there are and a hash, because every host hears every other's facts."""
     text = ", ".join(words)
     if len(text) <= MOST_SHOWN:

@@ -62,42 +62,42 @@ class Gpus(NamedTuple):
         return f", {'fits' if self.image_fits else 'too old for'} the image's CUDA {self.image_cuda}"
 
 
-def describe(request: Request, root: str = "/") -> Gpus | None:
+def describe_gpus(request: Request, root: str = "/") -> Gpus | None:
     """None where there is no NVIDIA driver. `root` relocates /proc and the image's libraries."""
     if not request.devices.num_gpus:
         return None
-    told = _told(request.environ)
-    gpus = tuple(_gpu(fields) for fields in told) or tuple(Gpu(name) for name in host_checks.nvidia_models(root))
+    told = _ask_driver(request.environ)
+    gpus = tuple(_parse_gpu(fields) for fields in told) or tuple(Gpu(name) for name in host_checks.nvidia_models(root))
     driver = told[0][2] if told else host_checks.nvidia_driver(root)
     if not (gpus or driver):
         return None
     venv = stated_folder(request.environ, "DLC_VENV", DEFAULT_VENV)
     cuda = host_checks.image_cuda(venv)
     fits = not host_checks.is_too_old(driver, cuda, root) if driver[:1].isdigit() and cuda else None
-    return Gpus(gpus, driver, cuda, fits, _nccl(request))
+    return Gpus(gpus, driver, cuda, fits, _describe_nccl(request))
 
 
-def _told(environ: Mapping[str, str]) -> list[list[str]]:
+def _ask_driver(environ: Mapping[str, str]) -> list[list[str]]:
     for fields in (FIELDS, FIELDS[:-1]):
-        rows = parsed(_asked(fields, environ), len(fields))
+        rows = parse_answer(_run_nvidia_smi(fields, environ), len(fields))
         if rows:
             return rows
     return []
 
 
-def parsed(text: str, fields: int) -> list[list[str]]:
+def parse_answer(text: str, fields: int) -> list[list[str]]:
     """The rows of what nvidia-smi printed; its messages are none."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == fields]
 
 
-def _gpu(fields: list[str]) -> Gpu:
+def _parse_gpu(fields: list[str]) -> Gpu:
     memory = int(fields[1]) if fields[1].isdigit() else 0  # "[N/A]" of a part of a GPU (MIG)
     capability = fields[3] if len(fields) > 3 and fields[3][:1].isdigit() else ""
     return Gpu(fields[0], memory, capability)
 
 
-def _asked(fields: Iterable[str], environ: Mapping[str, str]) -> str:
+def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
     """What nvidia-smi prints; "" where there is none, it fails, or it does not answer in time."""
     import subprocess  # a host without GPUs has no use for it
 
@@ -121,7 +121,7 @@ def _asked(fields: Iterable[str], environ: Mapping[str, str]) -> str:
     return "" if child.returncode else str(text)
 
 
-def _nccl(request: Request) -> str:
+def _describe_nccl(request: Request) -> str:
     """What it has to talk with. What it takes is its own choice, which it prints with NCCL_DEBUG=INFO."""
     if not request.strategy:
         return ""
@@ -129,11 +129,11 @@ def _nccl(request: Request) -> str:
     variables = network_variables(cluster, devices)
     settings = {**variables, **{name: value for name, value in request.environ.items() if name.startswith("NCCL_")}}
     shown = ", ".join(f"{name}={settings[name]}" for name in sorted(settings) if name.startswith(("NCCL_", "FI_")))
-    between = f"{_fabric(devices)} between hosts" if len(request.hosts) > 1 else "one host"
+    between = f"{_describe_fabric(devices)} between hosts" if len(request.hosts) > 1 else "one host"
     return f"{between}; {shown}; NCCL_DEBUG=INFO makes it print what it chose"
 
 
-def _fabric(devices: Devices) -> str:
+def _describe_fabric(devices: Devices) -> str:
     if devices.efa:
         return "EFA with RDMA" if devices.efa_rdma else "EFA"
     return "InfiniBand" if devices.infiniband else "TCP"

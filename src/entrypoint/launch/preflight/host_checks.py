@@ -27,7 +27,7 @@ PLUGIN = "libnccl-net.so"  # what NCCL loads where NCCL_NET_PLUGIN names nothing
 MORE_SHM = "start the container with --shm-size=8g or --ipc=host"
 
 
-class Finding(NamedTuple):
+class HostFinding(NamedTuple):
     """Something that is wrong, or will be."""
 
     what: str
@@ -38,29 +38,29 @@ class Finding(NamedTuple):
         return f"{self.what}; {self.remedy}"
 
 
-def find_problems(
+def check_host(
     devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/", is_distributed: bool = False
-) -> list[Finding]:
+) -> list[HostFinding]:
     """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries.
 
     `is_distributed`: several processes talk to each other, on this host alone too.
     """
     multi_host = len(cluster.hosts) > 1
     found = [
-        _shared_memory(root) if devices.num_gpus else None,  # who fails in it is NCCL
-        _rdma_without_nodes(root),
-        _locked_memory(devices),
-        _efa_without_plugin(root, devices, environ) if multi_host else None,
-        _gpu_without_nodes(root, devices),
-        _open_files(),
-        _interface(cluster, devices) if multi_host or is_distributed else None,
-        *_little_room(environ),
-        *_nvidia(root, environ),
+        _check_shared_memory(root) if devices.num_gpus else None,  # who fails in it is NCCL
+        _check_rdma_nodes(root),
+        _check_locked_memory(devices),
+        _check_efa_plugin(root, devices, environ) if multi_host else None,
+        _check_gpu_nodes(root, devices),
+        _check_open_files(),
+        _check_interface(cluster, devices) if multi_host or is_distributed else None,
+        *_check_disks(environ),
+        *_check_nvidia(root, environ),
     ]
     return [finding for finding in found if finding]
 
 
-def refuse(findings: list[Finding], environ: Mapping[str, str]) -> None:
+def refuse_errors(findings: list[HostFinding], environ: Mapping[str, str]) -> None:
     """Raise LaunchError (CONFIG) for the first thing that the job cannot work with, unless DLC_PREFLIGHT is warn."""
     fatal = [finding for finding in findings if finding.is_error]
     if fatal and not warns_only(environ, "DLC_PREFLIGHT"):
@@ -68,7 +68,7 @@ def refuse(findings: list[Finding], environ: Mapping[str, str]) -> None:
         raise LaunchError(CONFIG, first.what, where="preflight", remedy=f"{first.remedy} (DLC_PREFLIGHT=warn goes on)")
 
 
-def _little_room(environ: Mapping[str, str]) -> list[Finding]:
+def _check_disks(environ: Mapping[str, str]) -> list[HostFinding]:
     """Disks that a checkpoint would fill. Folders of one disk are named together."""
     paths = Paths.of(environ)
     short: dict[tuple[int, int], list[str]] = {}
@@ -81,7 +81,7 @@ def _little_room(environ: Mapping[str, str]) -> list[Finding]:
         if free < LITTLE_ROOM:
             short.setdefault((device, free >> 20), []).append(folder)
     return [
-        Finding(
+        HostFinding(
             f"{free} MiB are free on {', '.join(folders)}: a checkpoint may not fit",
             "free space or give the container or the job a larger volume",
         )
@@ -89,55 +89,55 @@ def _little_room(environ: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def _nvidia(root: str, environ: Mapping[str, str]) -> list[Finding]:
+def _check_nvidia(root: str, environ: Mapping[str, str]) -> list[HostFinding]:
     if not os.path.exists(os.path.join(root, "proc/driver/nvidia/version")):
         return []
-    if not any(name.startswith("nvidia") for name in _names(root, "dev")):
+    if not any(name.startswith("nvidia") for name in _list_names(root, "dev")):
         return []  # the machine's GPUs are not this container's
 
-    return find_nvidia_problems(root, environ.get("DLC_VENV") or DEFAULT_VENV)
+    return check_nvidia(root, environ.get("DLC_VENV") or DEFAULT_VENV)
 
 
-def _shared_memory(root: str) -> Finding | None:
+def _check_shared_memory(root: str) -> HostFinding | None:
     try:
         space = os.statvfs(os.path.join(root, "dev/shm"))
     except OSError:
-        return Finding("there is no shared memory (/dev/shm)", MORE_SHM)
+        return HostFinding("there is no shared memory (/dev/shm)", MORE_SHM)
     size = space.f_frsize * space.f_blocks
     if size >= SMALL_SHM:
         return None
-    return Finding(
+    return HostFinding(
         f"shared memory (/dev/shm) is {size >> 20} MiB: data-loading workers and NCCL fail when it is full",
         MORE_SHM,
     )
 
 
-def _rdma_without_nodes(root: str) -> Finding | None:
-    adapters = _names(root, "sys/class/infiniband")
-    if not adapters or _names(root, "dev/infiniband"):
+def _check_rdma_nodes(root: str) -> HostFinding | None:
+    adapters = _list_names(root, "sys/class/infiniband")
+    if not adapters or _list_names(root, "dev/infiniband"):
         return None
-    vendors = [_text(root, f"sys/class/infiniband/{name}/device/vendor") for name in adapters]
+    vendors = [_read_text(root, f"sys/class/infiniband/{name}/device/vendor") for name in adapters]
     kind = "EFA" if AMAZON_VENDOR in vendors else "RDMA"
-    return Finding(
+    return HostFinding(
         f"{kind} adapter {', '.join(adapters)} is on this machine, but the container has no /dev/infiniband: "
         "NCCL will use TCP",
         "start the container with --device=/dev/infiniband (and --ulimit memlock=-1)",
     )
 
 
-def _locked_memory(devices: Devices) -> Finding | None:
+def _check_locked_memory(devices: Devices) -> HostFinding | None:
     if not (devices.efa or devices.infiniband):
         return None
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if limit == resource.RLIM_INFINITY:
         return None
-    return Finding(
+    return HostFinding(
         f"at most {limit >> 10} KiB of memory can be locked: registering buffers with the RDMA adapter will fail",
         "start the container with --ulimit memlock=-1",
     )
 
 
-def _efa_without_plugin(root: str, devices: Devices, environ: Mapping[str, str]) -> Finding | None:
+def _check_efa_plugin(root: str, devices: Devices, environ: Mapping[str, str]) -> HostFinding | None:
     """NCCL looks where the loader does, says nothing when it finds no plug-in, and is slower by a factor."""
     if not (devices.efa and devices.num_gpus) or environ.get("NCCL_NET_PLUGIN"):
         return None
@@ -145,50 +145,50 @@ def _efa_without_plugin(root: str, devices: Devices, environ: Mapping[str, str])
     folders = (*environ.get("LD_LIBRARY_PATH", "").split(":"), *own)
     if any(os.path.exists(os.path.join(root, folder.lstrip("/"), PLUGIN)) for folder in folders if folder):
         return None
-    return Finding(
+    return HostFinding(
         f"this machine has EFA, but the image has no plug-in of NCCL for it ({PLUGIN}): NCCL will use TCP",
         "build the image with efa.source=installer",
     )
 
 
-def _gpu_without_nodes(root: str, devices: Devices) -> Finding | None:
-    gpus = _names(root, "proc/driver/nvidia/gpus")
-    if not gpus or devices.num_gpus or any(name.startswith("nvidia") for name in _names(root, "dev")):
+def _check_gpu_nodes(root: str, devices: Devices) -> HostFinding | None:
+    gpus = _list_names(root, "proc/driver/nvidia/gpus")
+    if not gpus or devices.num_gpus or any(name.startswith("nvidia") for name in _list_names(root, "dev")):
         return None
-    return Finding(
+    return HostFinding(
         f"this machine has {len(gpus)} NVIDIA GPU(s), but the container was given none: training will use the CPU",
         "start the container with --gpus all",
     )
 
 
-def _open_files() -> Finding | None:
+def _check_open_files() -> HostFinding | None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY or limit >= SMALL_NOFILE:
         return None
-    return Finding(
+    return HostFinding(
         f"a process can open {limit} files: many ranks and data-loading workers need more",
         "start the container with --ulimit nofile=65536",
     )
 
 
-def _interface(cluster: Cluster, devices: Devices) -> Finding | None:
+def _check_interface(cluster: Cluster, devices: Devices) -> HostFinding | None:
     name = cluster.network_interface
     if not devices.interfaces or name in devices.interfaces:
         return None
-    return Finding(
+    return HostFinding(
         f"there is no network interface {name}; there are {', '.join(devices.interfaces)}",
         "correct network_interface_name in resourceconfig.json, or set DLC_NETWORK_INTERFACE or NCCL_SOCKET_IFNAME",
     )
 
 
-def _names(root: str, folder: str) -> list[str]:
+def _list_names(root: str, folder: str) -> list[str]:
     try:
         return sorted(os.listdir(os.path.join(root, folder)))
     except OSError:
         return []
 
 
-def _text(root: str, path: str) -> str:
+def _read_text(root: str, path: str) -> str:
     try:
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             return file.read().strip()
@@ -201,16 +201,16 @@ COMPAT = "usr/local/cuda/compat/libcuda.so.1"  # brings a newer user-mode driver
 _RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu\d+)?-(\d+)\.")
 
 
-def find_nvidia_problems(root: str, venv: str) -> list[Finding]:
+def check_nvidia(root: str, venv: str) -> list[HostFinding]:
     """What would leave this host's GPUs idle. `root` relocates /proc and /dev."""
-    found = [_old_driver(root, venv), *_lost_gpus(root)]
+    found = [_check_driver(root, venv), *_check_lost_gpus(root)]
     return [finding for finding in found if finding]
 
 
 def image_cuda(venv: str) -> int:
     """The major version of the CUDA runtime that the image's wheels brought along, 0 for none."""
-    for python in _entries(f"{venv}/lib"):
-        for name in _entries(f"{venv}/lib/{python}/site-packages"):
+    for python in _list_entries(f"{venv}/lib"):
+        for name in _list_entries(f"{venv}/lib/{python}/site-packages"):
             match = _RUNTIME.match(name)
             if match:
                 return int(match[1])
@@ -219,7 +219,7 @@ def image_cuda(venv: str) -> int:
 
 def nvidia_driver(root: str) -> str:
     """The driver's version, such as 535.183.01; "" where there is none."""
-    match = re.search(r"Kernel Module\b.*?\s(\d{3,4}(?:\.\d+)+)\s", _content(f"{root}/proc/driver/nvidia/version"))
+    match = re.search(r"Kernel Module\b.*?\s(\d{3,4}(?:\.\d+)+)\s", _read_content(f"{root}/proc/driver/nvidia/version"))
     return match[1] if match else ""
 
 
@@ -232,44 +232,46 @@ def is_too_old(version: str, cuda: int, root: str) -> bool:
 def nvidia_models(root: str) -> list[str]:
     """The names of the GPUs that the driver lists."""
     folder = f"{root}/proc/driver/nvidia/gpus"
-    found = (re.search(r"Model:\s*(.*\S)", _content(f"{folder}/{name}/information")) for name in _entries(folder))
+    found = (
+        re.search(r"Model:\s*(.*\S)", _read_content(f"{folder}/{name}/information")) for name in _list_entries(folder)
+    )
     return [match[1] for match in found if match]
 
 
-def _old_driver(root: str, venv: str) -> Finding | None:
+def _check_driver(root: str, venv: str) -> HostFinding | None:
     version, cuda = nvidia_driver(root), image_cuda(venv)
     if not version or not is_too_old(version, cuda, root):
         return None
-    return Finding(
+    return HostFinding(
         f"the host's NVIDIA driver is {version}, the image's CUDA {cuda} needs {OLDEST_DRIVER[cuda]} or newer: "
         "training would use the CPU",
-        f"update the host's driver, or use an image of CUDA {_usable(version)}",
+        f"update the host's driver, or use an image of CUDA {_usable_cuda(version)}",
         is_error=True,
     )
 
 
-def _usable(version: str) -> str:
+def _usable_cuda(version: str) -> str:
     major = int(version.partition(".")[0])
     return " or ".join(str(cuda) for cuda, oldest in OLDEST_DRIVER.items() if major >= oldest) or "an older release"
 
 
-def _lost_gpus(root: str) -> list[Finding]:
+def _check_lost_gpus(root: str) -> list[HostFinding]:
     """GPUs whose device files are there, but which the driver does not list (any more), or excludes."""
     folder = f"{root}/proc/driver/nvidia/gpus"
     known: dict[str, str] = {}
-    for name in _entries(folder):
-        text = _content(f"{folder}/{name}/information")
+    for name in _list_entries(folder):
+        text = _read_content(f"{folder}/{name}/information")
         minor = re.search(r"Device Minor:\s*(\d+)", text)
         if minor:
             known[minor[1]] = text
     if not known:  # some drivers of virtual machines list nothing
         return []
-    given = [name[len("nvidia") :] for name in _entries(f"{root}/dev") if re.fullmatch(r"nvidia\d+", name)]
+    given = [name[len("nvidia") :] for name in _list_entries(f"{root}/dev") if re.fullmatch(r"nvidia\d+", name)]
     lost = [
         minor for minor in given if minor not in known or re.search(r"GPU Excluded:\s*Yes", known[minor], re.IGNORECASE)
     ]
     return [
-        Finding(
+        HostFinding(
             f"GPU {minor} (/dev/nvidia{minor}) does not answer: the driver does not list it as usable",
             "look for Xid errors in the host's dmesg, reset or replace the GPU, or leave it out of the container",
             is_error=True,
@@ -278,14 +280,14 @@ def _lost_gpus(root: str) -> list[Finding]:
     ]
 
 
-def _entries(folder: str) -> list[str]:
+def _list_entries(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:
         return []
 
 
-def _content(path: str) -> str:
+def _read_content(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

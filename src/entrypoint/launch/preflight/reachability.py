@@ -16,18 +16,18 @@ from launch import signals
 from launch.base import settings
 from launch.base.errors import CONFIG, Failure, one_line
 from launch.coordination.channel import Channel, NotOfThisJobError
-from launch.coordination.sockets import door_key, source
+from launch.coordination.sockets import probe_key, source_address
 from launch.discovery import host_addresses
 from launch.preflight import host_checks
-from launch.preflight.host_checks import Finding
+from launch.preflight.host_checks import HostFinding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from launch.coordination.member import Group
-    from launch.coordination.membership import Rules
+    from launch.coordination.member import Member
+    from launch.coordination.membership import GroupRules
     from launch.plan.request import Request
 
 
@@ -43,19 +43,19 @@ REMEDY = "check the security group, network policy or firewall: the job's hosts 
 PORTS = {"tf_multi_worker": settings.TF_MULTI_WORKER_PORT, "tf_parameter_server": settings.TF_WORKER_PORT}
 
 
-def door_port(request: Request, rules: Rules) -> int | None:
+def probe_port(request: Request, rules: GroupRules) -> int | None:
     """The port of this host's door, 0 for any; None where there is nobody to try it.
 
     Hosts of an elastic job come and go: one that comes late finds the doors closed.
     """
-    hosts = _hosts(request)
+    hosts = _connected_hosts(request)
     if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
         return None
     strategy = request.strategy.strategy if request.strategy else ""
     return settings.port_of(request.environ, PORTS[strategy]) if strategy in PORTS else 0
 
 
-def targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
+def choose_targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
     """The hosts that this one tries."""
     at, count = hosts.index(own), len(hosts)
     if count <= ALL_PAIRS:
@@ -65,29 +65,29 @@ def targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
     return tuple(hosts[(at + distance) % count] for distance in distances)
 
 
-def check(request: Request, group: Group) -> None:
+def check_reachability(request: Request, group: Member) -> None:
     """Try them; raise LaunchError (CONFIG) where the strategy needs a host that cannot be reached, else say it.
 
     Raises StopRequested. With DLC_PREFLIGHT=warn nothing is an error.
     """
-    findings = find(request, group)
-    host_checks.refuse(findings, request.environ)
+    findings = try_hosts(request, group)
+    host_checks.refuse_errors(findings, request.environ)
     for finding in findings:
         print(f"dlc: preflight: {finding}", file=sys.stderr, flush=True)
 
 
-def find(request: Request, group: Group) -> list[Finding]:
+def try_hosts(request: Request, group: Member) -> list[HostFinding]:
     """What this host cannot reach, in one finding: none if all is well, or if the job ends meanwhile."""
-    own, hosts = request.cluster.current_host, _hosts(request)
-    if group.door is None:
+    own, hosts = request.cluster.current_host, _connected_hosts(request)
+    if group.probe_listener is None:
         return []
-    known = ((host, group.facts.get(host, {})) for host in targets(hosts, own))
-    tries = [Try(own, host, facts, door_key(group.place.key)) for host, facts in known if facts.get("door")]
+    known = ((host, group.facts.get(host, {})) for host in choose_targets(hosts, own))
+    tries = [Probe(own, host, facts, probe_key(group.config.key)) for host, facts in known if facts.get("door")]
     for each in tries:
         each.start()
     deadline = time.monotonic() + BOUND + SLACK
     while any(each.is_alive() for each in tries) and time.monotonic() < deadline:
-        if group.end or group.remote_stop():
+        if group.end or group.stopping_host():
             return []
         signals.sleep(LOOK)
     failed = [each for each in tries if not each.has_reached]
@@ -96,12 +96,12 @@ def find(request: Request, group: Group) -> list[Finding]:
     more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
     shown = ", ".join(map(str, failed[:MOST_NAMED]))
     is_needed = request.strategy is not None and request.strategy.strategy != "single"
-    return [Finding(f"{own} cannot reach {shown}{more}", REMEDY, is_error=is_needed)]
+    return [HostFinding(f"{own} cannot reach {shown}{more}", REMEDY, is_error=is_needed)]
 
 
-def exchange(group: Group, findings: list[Finding]) -> list[Finding]:
+def exchange_findings(group: Member, findings: list[HostFinding]) -> list[HostFinding]:
     """For `--preflight`: tell the others; this host's findings and what another one told, when all have tried."""
-    own = group.place.host
+    own = group.config.host
     errors = [Failure(str(finding), host=own, exit_code=CONFIG) for finding in findings if finding.is_error]
     group.report(errors[0] if errors else None)
     deadline = time.monotonic() + BOUND + 2 * SLACK
@@ -109,10 +109,10 @@ def exchange(group: Group, findings: list[Finding]) -> list[Finding]:
         signals.sleep(LOOK)
     if group.end is None or group.end.ok or group.end.host == own:
         return findings
-    return [*findings, Finding(group.end.cause, "", is_error=True)]
+    return [*findings, HostFinding(group.end.cause, "", is_error=True)]
 
 
-class Try(threading.Thread):
+class Probe(threading.Thread):
     """One host tries another, until it answers or BOUND is over."""
 
     def __init__(self, own: str, host: str, facts: dict[str, Any], key: bytes) -> None:
@@ -151,7 +151,7 @@ class Try(threading.Thread):
             return False
         self._address = address
         try:
-            answered = ask(address, self._port, self._key, self._own, timeout)
+            answered = ask_listener(address, self._port, self._key, self._own, timeout)
         except NotOfThisJobError as error:
             self._trouble = f"what answers is not this job's launcher: {error}"
         except OSError as error:
@@ -162,10 +162,10 @@ class Try(threading.Thread):
         return False
 
 
-def ask(address: str, port: int, key: bytes, own: str, timeout: float) -> str:
+def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) -> str:
     """The host whose door this is. Raises OSError, NotOfThisJobError."""
     deadline = time.monotonic() + timeout
-    with socket.create_connection((address, port), timeout, source_address=source(own)) as sock:
+    with socket.create_connection((address, port), timeout, source_address=source_address(own)) as sock:
         channel = Channel(sock, key, is_server=False)
         poll = select.poll()
         poll.register(channel, select.POLLIN)
@@ -177,6 +177,6 @@ def ask(address: str, port: int, key: bytes, own: str, timeout: float) -> str:
     raise TimeoutError("it takes the connection and says nothing")
 
 
-def _hosts(request: Request) -> tuple[str, ...]:
+def _connected_hosts(request: Request) -> tuple[str, ...]:
     """Those that connect to each other: of the strategy, of a plain job perhaps all."""
     return request.hosts or request.group_hosts

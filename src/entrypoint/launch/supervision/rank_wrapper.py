@@ -125,7 +125,7 @@ def _carry_until_the_end(console: Console, pid: int, ranks: RankFolder) -> int:
             if process_tree.catches_signal(pid, signum):
                 process_tree.send_signal(pid, signum)
         console.turn(IDLE)
-        signals.drain()
+        signals.drain_wakeups()
 
 
 def _tell_launcher(path: str) -> None:
@@ -142,7 +142,7 @@ def _carry_the_rest(console: Console) -> NoReturn:
         signal.signal(signum, signal.SIG_IGN)
     while console.is_open:
         console.turn(IDLE)
-        signals.drain()
+        signals.drain_wakeups()
     console.finish(FINISH_BOUND)
     os._exit(0)
 

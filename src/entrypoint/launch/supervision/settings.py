@@ -20,11 +20,11 @@ if TYPE_CHECKING:
         """The group of hosts that this one is part of: member.Group."""
 
         @property
-        def holds(self) -> bool:
+        def must_stay(self) -> bool:
             """Whether this host stays for the group's end when its own part is done."""
 
         @property
-        def is_borne(self) -> bool:
+        def failure_is_tolerated(self) -> bool:
             """Whether the job goes on although this host, a data host, has failed: its failure follows from nothing."""
 
         def fileno(self) -> int:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
         def report(self, failure: Failure | None, kind: str = FAILED) -> None:
             """Tell the group how this host's part ended: None is well, or with STOPPED: stopped, its state saved."""
 
-        def stopping(self, signum: int) -> None:
+        def tell_stopping(self, signum: int) -> None:
             """Tell the group at once that this host was asked to stop."""
 
-        def remote_stop(self) -> str:
+        def stopping_host(self) -> str:
             """Another host that was asked to stop, empty while none was: then this one stops too."""
 
-        def ended_early(self, by_stop: str = "", left: str = "") -> None:
+        def tell_ended_early(self, by_stop: str = "", left: str = "") -> None:
             """Tell the group of a process that the stop ended here, as a sentence, or of a rank that left with 0."""
 
         def ended_by_stop(self) -> str:

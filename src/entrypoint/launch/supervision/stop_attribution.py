@@ -60,7 +60,7 @@ class StopAttribution:
         if explains:
             self.note_ended(what)
         if self._group and not self._told:
-            self._group.ended_early(what)
+            self._group.tell_ended_early(what)
         self._told = True
 
     def look_for_ended(self, ranks: RankFolder, patience: float) -> None:

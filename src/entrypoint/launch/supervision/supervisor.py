@@ -108,7 +108,7 @@ class Supervisor:
     def step(self) -> bool:
         """One turn of the loop; False when there is nothing left to wait for."""
         self.console.turn(self._patience())
-        signals.drain()
+        signals.drain_wakeups()
         self._hear_requests()
         any_left = self._reap()
         self._end_orphans()
@@ -165,7 +165,7 @@ class Supervisor:
             if not self.serves:
                 self._tell(None, STOPPED if self.stop else FAILED)
             serves = self.serves and self.reasons in ([], ["stop"])  # the other hosts' ranks may still save
-            if serves or (not self.reasons and group.holds):
+            if serves or (not self.reasons and group.must_stay):
                 return
         self._end("ended", self.settings.end_grace)
 
@@ -188,7 +188,7 @@ class Supervisor:
         if self.group is None or self.verdict is not None:
             return
         if left := self.ranks.first_to_leave():
-            self.group.ended_early(left=left)
+            self.group.tell_ended_early(left=left)
         self.verdict = self.group.verdict()
         if self.verdict is None or self.failure or self.stop:
             return
@@ -210,13 +210,13 @@ class Supervisor:
             deadline += self._news_bound()
         while group:
             self.attribution.note_ended(group.ended_by_stop())
-            if group.is_borne:
+            if group.failure_is_tolerated:
                 return own
             if self.verdict or self.attribution.ended or time.monotonic() >= deadline:
                 break
             self.console.turn(KILL_INTERVAL)
             self.verdict = group.verdict()
-        elsewhere = group.remote_stop() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
+        elsewhere = group.stopping_host() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
         why = self.stop or (elsewhere and f"stopped because {elsewhere} was asked to stop")
         if why:
             return self.attribution.explain(own, why, (self.passed_on or [signal.SIGTERM])[0])
@@ -265,9 +265,9 @@ class Supervisor:
         new, self.heard = received[self.heard :], len(received)
         for signum in new:
             if self.group:
-                self.group.stopping(signum)
+                self.group.tell_stopping(signum)
             self._stop(signum, f"stopped by {signal_name(signum)}")
-        elsewhere = self.group.remote_stop() if self.group and not self.stop else ""
+        elsewhere = self.group.stopping_host() if self.group and not self.stop else ""
         if elsewhere:
             self._stop(signal.SIGTERM, f"stopped because {elsewhere} was asked to stop")
         for signum in signals.take_relayed():

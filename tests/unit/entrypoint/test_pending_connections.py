@@ -1,4 +1,4 @@
-"""strangers: seats for those who have proved nothing, and what they claim; they end nothing."""
+"""PendingConnections: seats for those who have proved nothing, and what they claim; they end nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import NoReturn
 import pytest
 
 from launch.base.errors import CONFIG, LaunchError
-from launch.coordination.channel import FEWEST_SEATS, Channel, Strangers, seats
-from launch.coordination.coordinator import Claims
-from launch.coordination.sockets import HOPELESS_AFTER, SURE_AFTER, Reach
+from launch.coordination.channel import FEWEST_SEATS, Channel, PendingConnections, UnprovedClaims, count_seats
+from launch.coordination.sockets import HOPELESS_AFTER, SURE_AFTER, CoordinatorAddress
 
 
 def channels(stack: ExitStack, count: int) -> list[Channel]:
@@ -22,39 +21,42 @@ def channels(stack: ExitStack, count: int) -> list[Channel]:
 
 def test_when_all_seats_are_taken_the_address_with_most_loses_its_oldest() -> None:
     with ExitStack() as stack:
-        crowd = Strangers(3)
+        crowd = PendingConnections(3)
         first, second, third, late = channels(stack, 4)
         assert [crowd.add(first, "a"), crowd.add(second, "b"), crowd.add(third, "b")] == [None, None, None]
         assert crowd.add(late, "c") is second
         crowd.discard(second)
-        assert crowd.least_welcome() is first
+        assert crowd.to_evict() is first
 
 
 def test_nobody_makes_room_where_nobody_is() -> None:
-    assert Strangers(1).least_welcome() is None
+    assert PendingConnections(1).to_evict() is None
 
 
 def test_seats_leave_descriptors_for_every_host_and_a_reserve() -> None:
-    assert seats(2, 1 << 20) == FEWEST_SEATS
-    assert seats(1000, 1 << 20) == 2000
-    assert seats(2, -1) == FEWEST_SEATS  # no limit
+    assert count_seats(2, 1 << 20) == FEWEST_SEATS
+    assert count_seats(1000, 1 << 20) == 2000
+    assert count_seats(2, -1) == FEWEST_SEATS  # no limit
     for hosts, files in ((2, 256), (2, 64), (350, 1024), (600, 1024)):
-        assert 0 < seats(hosts, files) + hosts < files * 3 / 4 + 1 or files - seats(hosts, files) - hosts >= 192
+        assert (
+            0 < count_seats(hosts, files) + hosts < files * 3 / 4 + 1
+            or files - count_seats(hosts, files) - hosts >= 192
+        )
 
 
 def test_three_hundred_and_fifty_hosts_may_come_at_once_at_the_usual_limit() -> None:
-    assert seats(350, 1024) >= 350
+    assert count_seats(350, 1024) >= 350
 
 
 def test_a_limit_that_does_not_do_for_the_hosts_is_said_before_the_job_waits() -> None:
     with pytest.raises(LaunchError, match="1024 files, too few for a connection from each of 1000 hosts") as caught:
-        seats(1000, 1024)
+        count_seats(1000, 1024)
     assert caught.value.exit_code == CONFIG
     assert "--ulimit nofile=" in str(caught.value)
 
 
 def test_claims_are_counted_by_host_and_told_with_the_last_address() -> None:
-    claims = Claims()
+    claims = UnprovedClaims()
     assert claims.describe("algo-2") == ""
     assert [claims.add("algo-2", "10.0.0.8"), claims.add("algo-2", "10.0.0.9")] == [True, False]
     assert claims.describe("algo-2") == "algo-2 was claimed 2 times, last from 10.0.0.9, without the job's token"
@@ -64,12 +66,12 @@ def test_claims_are_counted_by_host_and_told_with_the_last_address() -> None:
 def test_what_answers_on_the_leaders_port_and_is_not_ours_has_the_token_and_the_port_as_remedies(
     error: OSError, how: str
 ) -> None:
-    reach = Reach("algo-1", 7790)
-    reach.failed(error, how, answered=True)
-    reach._bad_since -= HOPELESS_AFTER
-    assert how in reach.hopeless
-    assert "DLC_JOB_TOKEN" in reach.remedy
-    assert "DLC_GROUP_PORT" in reach.remedy
+    leader = CoordinatorAddress("algo-1", 7790)
+    leader.note_failure(error, how, answered=True)
+    leader._bad_since -= HOPELESS_AFTER
+    assert how in leader.why_unreachable
+    assert "DLC_JOB_TOKEN" in leader.remedy
+    assert "DLC_GROUP_PORT" in leader.remedy
 
 
 def fails(error: OSError) -> Callable[..., NoReturn]:
@@ -79,19 +81,19 @@ def fails(error: OSError) -> Callable[..., NoReturn]:
     return call
 
 
-def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) -> Reach:
+def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) -> CoordinatorAddress:
     """A leader of which a connection met an error, and then its look-up another one, for HOPELESS_AFTER seconds."""
-    reach = Reach("algo-1", 7790)
+    leader = CoordinatorAddress("algo-1", 7790)
     monkeypatch.setattr("launch.discovery.host_addresses.resolve", lambda _: ("127.0.0.1", "127.0.0.2"))
     monkeypatch.setattr("launch.coordination.sockets.socket.create_connection", fails(met))
     with pytest.raises(OSError, match=str(met.strerror)):
-        reach.connect("algo-2", 1.0)
+        leader.connect("algo-2", 1.0)
     monkeypatch.undo()
     monkeypatch.setattr("socket.getaddrinfo", fails(then))
     with pytest.raises(OSError, match="does not resolve"):
-        reach.connect("algo-2", 1.0)
-    reach._bad_since -= HOPELESS_AFTER
-    return reach
+        leader.connect("algo-2", 1.0)
+    leader._bad_since -= HOPELESS_AFTER
+    return leader
 
 
 REFUSED, NO_ROUTE = ConnectionRefusedError(111, "Connection refused"), OSError(113, "No route to host")
@@ -99,9 +101,9 @@ UNKNOWN, NO_ANSWER = socket.gaierror(socket.EAI_NONAME, "not known"), socket.gai
 
 
 def test_a_leader_that_is_gone_has_its_log_as_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    reach = lose_the_name(REFUSED, UNKNOWN, monkeypatch)
-    assert "algo-1 ended before the hosts had met" in reach.hopeless
-    assert reach.remedy == "see the log of algo-1, which says why it ended"
+    leader = lose_the_name(REFUSED, UNKNOWN, monkeypatch)
+    assert "algo-1 ended before the hosts had met" in leader.why_unreachable
+    assert leader.remedy == "see the log of algo-1, which says why it ended"
 
 
 @pytest.mark.parametrize(("met", "then"), [(REFUSED, NO_ANSWER), (NO_ROUTE, UNKNOWN)])
@@ -109,21 +111,21 @@ def test_a_leader_that_was_never_there_or_a_resolver_that_does_not_answer_is_wai
     met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy engine names a container long before it runs, and leaves look-ups without an answer."""
-    assert lose_the_name(met, then, monkeypatch).hopeless == ""
+    assert lose_the_name(met, then, monkeypatch).why_unreachable == ""
 
 
 def test_an_answer_of_a_moment_is_forgotten_when_nobody_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that ended for a reason of its own: its machine may take long to say that nobody is there."""
     now = [100.0]
     monkeypatch.setattr("launch.coordination.sockets.time.monotonic", lambda: now[0])
-    reach = Reach("algo-1", 7790)
-    reach.failed(ConnectionResetError(), "connection closed", answered=True)
+    leader = CoordinatorAddress("algo-1", 7790)
+    leader.note_failure(ConnectionResetError(), "connection closed", answered=True)
     now[0] += SURE_AFTER + 1
-    reach.failed(OSError(), "No route to host", answered=False)
+    leader.note_failure(OSError(), "No route to host", answered=False)
     now[0] += HOPELESS_AFTER
-    assert reach.hopeless == ""
+    assert leader.why_unreachable == ""
     for _ in range(3):
-        reach.failed(ConnectionResetError(), "connection closed", answered=True)
+        leader.note_failure(ConnectionResetError(), "connection closed", answered=True)
         now[0] += SURE_AFTER
-    reach.failed(OSError(), "Connection refused", answered=False)
-    assert "connection closed" in reach.hopeless
+    leader.note_failure(OSError(), "Connection refused", answered=False)
+    assert "connection closed" in leader.why_unreachable

@@ -96,7 +96,7 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
 
 
 def _report_failure(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
-    """One line on stderr and, in a job, the same in the failure file."""
+    """Print one line on stderr and, in a job, write the same to the failure file."""
     print(f"dlc: {cause}", file=sys.stderr, flush=True)
     if verb == "train":
         from launch.base.errors import Failure, Outcome
@@ -107,7 +107,7 @@ def _report_failure(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
 
 
 def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
-    """The other hosts of the job, which do not know yet and would wait for this one."""
+    """Tell the other hosts of the job, which do not know yet and would wait for this one."""
     if isinstance(error, LaunchError):
         _announce(environ, paths, error)
         return

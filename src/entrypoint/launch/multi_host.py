@@ -1,4 +1,4 @@
-"""A host's run as a part of the group: meeting, hearing how others end, telling them what ended this one early."""
+"""This host's run as one of several: joins the hosts, checks, runs, and tells them why it failed early."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Run = Callable[[Request, Settings, Member], Outcome]
 def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     """Wait for the job's hosts, join them, and `run` with the group in its settings and their addresses in its request.
 
-    What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError where a
+    What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError if a
     host is not there in time or the hosts do not fit together.
     """
     rules = group_rules(request)
@@ -108,7 +108,7 @@ def preflight_only(request: Request) -> int:
 
 
 def group_rules(request: Request) -> GroupRules | None:
-    """The group that this host is part of; None where it is alone. Raises LaunchError: a switch is wrong."""
+    """Return the group that this host is part of; None if it is alone. Raises LaunchError for a wrong setting."""
     if not request.members:
         return None
     elastic = (
@@ -140,7 +140,7 @@ def _member_config(request: Request, rules: GroupRules) -> MemberConfig:
 
 
 def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
-    """What this host's program can say, and where; empty where it need not or cannot.
+    """Return what this host's program can say, and where; empty if it need not or cannot.
 
     That others take over from it: with a strategy, outside of its groups. That it serves them: without a strategy,
     where each host counts until it is known, in a group that is not said to train.
@@ -165,7 +165,7 @@ def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
 
 
 def _check_rendezvous_port(request: Request) -> None:
-    """Raise LaunchError where ranks are to meet on this host at a port that is taken: they would try for minutes.
+    """Raise LaunchError if ranks are to meet on this host at a port that is taken: they would try for minutes.
 
     Where the user has said where they meet it is the user's own.
     """
@@ -179,7 +179,7 @@ def _check_rendezvous_port(request: Request) -> None:
 
 
 def _network_of_group(request: Request, group: Member) -> Network:
-    """Where the others are reached: by their names, and by the addresses they came from where a name means nothing."""
+    """Return where the others are reached: by name, or where they came from if a name means nothing."""
     own = request.cluster.current_host
     nameless = host_addresses.find_unresolved(group.facts, rendezvous.RESOLVE_BOUND)
     others = [host for host in nameless if host != own]
@@ -224,7 +224,7 @@ def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure)
 
 
 def _rules_or_all(environ: Mapping[str, str], hosts: tuple[str, ...]) -> GroupRules:
-    """The group as the job describes it; all hosts where that is what failed."""
+    """Return the group as the job describes it; all hosts if that is what failed."""
     with contextlib.suppress(LaunchError):
         known = group_rules(read_request(environ))
         if known:
@@ -246,7 +246,7 @@ def _announce(group: Member, failure: Failure) -> None:
 
 
 def require_token(environ: Mapping[str, str]) -> None:
-    """For what must not rest on a key that can be guessed. Raises LaunchError."""
+    """Raise LaunchError if the job's key could be guessed."""
     if is_guessable_key(environ):
         raise LaunchError(
             CONFIG,

@@ -1,4 +1,4 @@
-"""Requests to stop: signals remembered from the first moment on, and readable as a file descriptor."""
+"""Requests to stop: remembered from the first moment on, and readable as a file descriptor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def arm() -> None:
 
 
 def ignore() -> None:
-    """From here on a stop comes too late."""
+    """Ignore stop signals from here on: they come too late."""
     for signum in STOP_SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
 
@@ -77,7 +77,7 @@ class Interrupting:
 
 
 def received() -> tuple[int, ...]:
-    """Every stop signal so far, oldest first."""
+    """Return every stop signal so far, oldest first."""
     return tuple(_received)
 
 
@@ -89,7 +89,7 @@ def take_relayed() -> tuple[int, ...]:
 
 
 def fileno() -> int:
-    """The descriptor that is readable after a signal; `drain` empties it. Arms the handlers if nobody did."""
+    """Return the descriptor that is readable after a signal; `drain` empties it. Arms the handlers if nobody did."""
     arm()
     return _wakeup[0]
 

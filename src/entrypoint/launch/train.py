@@ -1,4 +1,4 @@
-"""Runs a job on this host: group joined, code in place, requirements installed, processes supervised to their end."""
+"""Runs one job on this host: joins the hosts, puts the code in place, installs, supervises the processes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _own_address(request: Request) -> str:
 
 
 def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
-    """The outcome, which says what to do about it where many scripts fail like that. `env` is that of the processes."""
+    """Add to the outcome what to do about it if many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
     from launch.job.failure_hints import find_hint  # compiles expressions, which a job that succeeds has no use for
@@ -134,7 +134,7 @@ def _run_settings(request: Request) -> Settings:
 
 
 def _run_part(request: Request, settings: Settings, group: Member | None = None) -> Outcome:
-    """This host's part, with its failure file, which is written before the goodbye to the other hosts."""
+    """Run this host's part, and write its failure file before the goodbye to the other hosts."""
     paths = request.paths
     try:
         outcome, env = _prepare_and_run(request, settings, group)
@@ -156,7 +156,7 @@ def _run_part(request: Request, settings: Settings, group: Member | None = None)
 
 
 def _prepare_and_run(request: Request, settings: Settings, group: Member | None) -> tuple[Outcome, Mapping[str, str]]:
-    """From the user's code to the end of this host's part; the environment of its processes, if there were any."""
+    """Go from the user's code to the end of this host's part; return its processes' environment too, if any ran."""
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate_code(request.job, request.paths)
     outcome = _fetch_code(code, request, getting_ready)
@@ -183,14 +183,14 @@ def _prepare_and_run(request: Request, settings: Settings, group: Member | None)
 
 
 def _wait_until_ready(group: Member) -> Outcome | None:
-    """All hosts start their processes together; what ended the job instead, None if nothing did."""
+    """Wait until all hosts are ready to start together; return what ended the job instead, None if nothing did."""
     from launch.coordination import rendezvous  # a host alone has no use for it
 
     return rendezvous.wait_until_ready(group)
 
 
 def _run_processes(request: Request, launch: Launch, settings: Settings, group: Member | None) -> Outcome:
-    """The job's own processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
+    """Run the job's processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
     restarts = _restarts_allowed(request)
     for number in itertools.count(1):
         outcome = (_wait_until_ready(group) if group else None) or _attempt_in_group(request, group, launch, settings)
@@ -203,7 +203,7 @@ def _run_processes(request: Request, launch: Launch, settings: Settings, group: 
 
 
 def _attempt_in_group(request: Request, group: Member | None, launch: Launch, settings: Settings) -> Outcome:
-    """An attempt to its end; where it fails on a data host that others take over from, to the job's end."""
+    """Run one attempt to its end; if it fails on a data host that others take over from, to the job's end."""
     outcome = _run_attempt(launch, settings)
     if not group or not outcome.failure:
         return outcome

@@ -15,7 +15,7 @@ ARN = re.compile(r"arn:[^:]+:codeartifact:([^:]+):([^:]+):repository/([^/]+)/(.+
 
 
 def index_url(arn: "re.Match[str]") -> str:
-    """The repository's address with a fresh token in it. Raises what boto3 raises."""
+    """Return the repository's address with a fresh token in it. Raises what boto3 raises."""
     region, owner, domain, repository = arn.groups()
     client = importlib.import_module("boto3").client("codeartifact", region_name=region)
     token = client.get_authorization_token(domain=domain, domainOwner=owner)["authorizationToken"]

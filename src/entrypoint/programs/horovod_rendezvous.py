@@ -127,7 +127,7 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing: hundreds of ranks poll every 10 ms."""
 
     def _address(self) -> "tuple[str, str] | None":
-        """Scope and key; None where the request was refused."""
+        """Scope and key; None if the request was refused."""
         path = self.path.lstrip("/")
         if self.server.secret:
             # "SECRET:PORT/scope/key": Horovod appends the port to whatever it was given as the address.

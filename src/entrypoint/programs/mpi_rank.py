@@ -19,7 +19,7 @@ OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others w
 
 
 def environment(brought: "dict[str, str]", host: "dict[str, str]") -> "dict[str, str]":
-    """The rank's environment out of what mpirun brought and what this host's launcher wrote down."""
+    """Make the rank's environment out of what mpirun brought and what this host's launcher wrote down."""
     own = {name: value for name, value in host.items() if name.startswith(OWN)}
     others = {name: value for name, value in brought.items() if not name.startswith((*OWN, MPIRUNS))}
     return {**host, **others, **own}

@@ -13,7 +13,7 @@ UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
 
 
 def wait(host: str, port: int, end: float) -> bool:
-    """Whether somebody listens on the port before `end`, a time of the monotonic clock."""
+    """Return whether somebody listens on the port before `end`, a time of the monotonic clock."""
     while time.monotonic() < end:
         try:
             socket.create_connection((host, port), timeout=5).close()

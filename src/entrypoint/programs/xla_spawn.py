@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 
 def load(script: str) -> ModuleType:
-    """The script as a module that is not __main__, so that its own start-up code does not run."""
+    """Load the script as a module that is not __main__, so that its own start-up code does not run."""
     name = os.path.splitext(os.path.basename(script))[0]
     # As `python SCRIPT` has it: the script's folder first, not ours.
     sys.path[0] = os.path.dirname(os.path.abspath(script))

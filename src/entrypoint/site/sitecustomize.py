@@ -46,7 +46,7 @@ def _wait_for_gloo() -> None:
 
 
 def _gloo_states() -> "set[bytes]":
-    """The states of gloo's threads as proc(5) names them: R runs or is about to, S sleeps."""
+    """Return the states of gloo's threads as proc(5) names them: R runs or is about to, S sleeps."""
     states = set()
     for thread in os.listdir("/proc/self/task"):
         try:

@@ -86,7 +86,7 @@ def test_hosts_that_nobody_connects_to_have_no_door(tmp_path: Path) -> None:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[..., ProbeListener]]:
-    """Opens doors, and closes them at the end."""
+    """Opens probe listeners, and closes them at the end."""
     with ExitStack() as stack:
 
         def open_one(host: str, address: str = THERE, key: bytes = KEY) -> ProbeListener:
@@ -100,7 +100,7 @@ def opened() -> Iterator[Callable[..., ProbeListener]]:
 
 @pytest.fixture
 def stranger() -> Iterator[socket.socket]:
-    """Something else that listens where the door should be."""
+    """Something else that listens where the probe listener should be."""
     with socket.create_server((THERE, 0)) as server:
         yield server
 
@@ -272,7 +272,7 @@ def three(tmp_path: Path) -> Iterator[Hosts]:
 
 
 def test_doors_are_shut_when_the_users_code_starts(tmp_path: Path) -> None:
-    """What is left: the hub, and on the other hosts a port that shows that the launcher lives."""
+    """What is left: the coordinator, and on the other hosts a port that shows that the launcher lives."""
     hosts = Hosts(tmp_path, 3)
     hosts.configure(LISTENING, **MULTI_WORKER)
     environ = hosts.jobs[0].environ

@@ -41,7 +41,7 @@ def one_line(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a message: its kind where it is long, itself where it is short."""
+    """Return a value as it may stand in a message: itself if it is short, else its beginning and its kind."""
     try:
         text = ascii(value) if isinstance(value, str) else repr(value)
     except (ValueError, RecursionError):  # an integer of more digits than Python prints, a very deep list

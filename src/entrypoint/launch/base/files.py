@@ -23,7 +23,7 @@ LARGEST_OBJECT = 4 * 1024 * 1024  # bytes
 
 
 def read_object(path: str) -> dict[str, Any] | None:
-    """The JSON object in `path`, or None where there is no such file.
+    """Return the JSON object in `path`, or None if there is no such file.
 
     Raises LaunchError: unreadable, empty, too large, not JSON, nested too deeply, not an object.
     """
@@ -71,7 +71,7 @@ def require_text(path: str, key: str, value: object) -> str:
 
 
 def is_passable(text: str) -> bool:
-    """Whether `text` can be an argument or the value of a variable of a process."""
+    """Return whether `text` can be an argument or the value of a variable of a process."""
     if "\0" in text:
         return False
     try:
@@ -85,20 +85,20 @@ PRIVATE_REMEDY = "set DLC_RUN_DIR to a folder that does not exist yet, or is thi
 
 
 def default_private_folder() -> str:
-    """Where private files are kept unless DLC_RUN_DIR says otherwise: /run is root's, and may be read-only."""
+    """Return the folder of private files unless DLC_RUN_DIR names one: /run is root's, and may be read-only."""
     own = f"/tmp/dlc-{os.geteuid()}"  # noqa: S108 - `folder` looks whose it is
     return "/run/dlc" if os.geteuid() == 0 and os.access("/run", os.W_OK) else own
 
 
 def can_make_folder(folder: str) -> bool:
-    """Whether this user can make the folder, or write to it where it is there."""
+    """Return whether this user can make the folder, or write to it where it is there."""
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder.rstrip("/"))
     return os.access(folder or ".", os.W_OK)
 
 
 def make_private_folder(path: str) -> None:
-    """Make the folder, with mode 0700. Raises LaunchError where it is a link, or somebody else's."""
+    """Make the folder, with mode 0700. Raises LaunchError if it is a link, or somebody else's."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         found = os.lstat(path)
@@ -121,7 +121,7 @@ def make_private_folder(path: str) -> None:
 def write_private_file(path: str, content: str) -> None:
     """Make the file anew, with mode 0600, in a private folder. What an earlier run left goes; links are not followed.
 
-    Raises LaunchError where it cannot be made.
+    Raises LaunchError if it cannot be made.
     """
     try:
         with contextlib.suppress(FileNotFoundError):

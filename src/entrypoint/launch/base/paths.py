@@ -19,7 +19,7 @@ RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the
 
 
 def stated_folder(environ: Mapping[str, str], name: str, default: str) -> str:
-    """The folder that a variable names, absolute: processes have working directories of their own."""
+    """Return the folder that a variable names, absolute: processes have working directories of their own."""
     return os.path.abspath(environ.get(name) or default)
 
 
@@ -74,14 +74,14 @@ class Paths(NamedTuple):
 
     @property
     def launcher(self) -> str:
-        """What the launcher itself adds to the results."""
+        """Return what the launcher itself adds to the results."""
         return f"{self.output_data}/{LOG_FOLDER}"
 
     @staticmethod
     def of(environ: Mapping[str, str]) -> Paths:
-        """The layout of this job."""
+        """Return the layout of this job."""
         return Paths(stated_folder(environ, "SAGEMAKER_BASE_DIR", DEFAULT_BASE))
 
     def channel(self, name: str) -> str:
-        """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""
+        """Return the folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""
         return f"{self.data}/{name}"

@@ -52,11 +52,11 @@ SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
 
 
 def command_after_servers(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """What to put before a command that is to be started when all servers (host, port) listen; see the program."""
+    """Return what to put before a command that is to start when all servers (host, port) listen."""
     addresses = (part for host, port in servers for part in (host, str(port)))
     return (*SYSTEM_PYTHON, program_path("wait_for_servers"), str(seconds), *addresses, "--")
 
 
 def program_path(name: str) -> str:
-    """The file of the program `name`."""
+    """Return the file of the program `name`."""
     return f"{_FOLDER}/{name}.py"

@@ -154,7 +154,7 @@ def check_settings(environ: Mapping[str, str]) -> None:
 
 
 def warns_only(environ: Mapping[str, str], name: str) -> bool:
-    """Whether it says `warn`, the only word that it takes. Raises LaunchError for another one."""
+    """Return whether it says `warn`, the only word that it takes. Raises LaunchError for another one."""
     stated = environ.get(name, "")
     if stated not in ("", "warn"):
         raise LaunchError(CONFIG, "what an error means", where=name, expected="warn, or nothing", found=shown(stated))
@@ -162,30 +162,30 @@ def warns_only(environ: Mapping[str, str], name: str) -> bool:
 
 
 def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    """A duration. Raises LaunchError unless it is a number that is not negative."""
+    """Read a duration. Raises LaunchError unless it is a number that is not negative."""
     return float(
         _read_number(environ, name, "a duration", "a number of seconds", r"[0-9]{1,9}(\.[0-9]{1,6})?") or default
     )
 
 
 def read_exit_code(environ: Mapping[str, str], name: str) -> int:
-    """An exit code, 0 where it is not set. Raises LaunchError for anything else than a number up to 255."""
+    """Read an exit code, 0 if it is not set. Raises LaunchError for anything else than a number up to 255."""
     return int(_read_number(environ, name, "an exit code", "a number from 0 to 255", r"[0-9]{1,3}", range(256)) or 0)
 
 
 def read_count(environ: Mapping[str, str], name: str, default: int) -> int:
-    """A number of times. Raises LaunchError unless it is a whole number that is not negative."""
+    """Read a number of times. Raises LaunchError unless it is a whole number that is not negative."""
     return int(_read_number(environ, name, "a number of times", "a whole number", r"[0-9]{1,6}") or default)
 
 
 def read_port(environ: Mapping[str, str], name: str, default: int) -> int:
-    """A TCP port. Raises LaunchError for anything else."""
+    """Read a TCP port. Raises LaunchError for anything else."""
     ports = range(1, 65536)
     return int(_read_number(environ, name, "a port", "a number from 1 to 65535", r"[0-9]{1,5}", ports) or default)
 
 
 def read_choice(environ: Mapping[str, str], name: str) -> bool | None:
-    """1 or 0, None where it is not set. Raises LaunchError for anything else."""
+    """Read 1 or 0, None if it is not set. Raises LaunchError for anything else."""
     text = _read_number(environ, name, "a choice", "1 or 0", r"[01]")
     return bool(int(text)) if text else None
 
@@ -193,7 +193,7 @@ def read_choice(environ: Mapping[str, str], name: str) -> bool | None:
 def _read_number(
     environ: Mapping[str, str], name: str, what: str, expected: str, pattern: str, known: range | None = None
 ) -> str:
-    """The variable's text, which matches `pattern` and is one of the `known` numbers; empty where it is not set."""
+    """Return the variable's text, which matches `pattern` and is a `known` number; empty if it is not set."""
     text = environ.get(name, "")
     if text and (not re.fullmatch(pattern, text) or (known is not None and int(text) not in known)):
         raise LaunchError(CONFIG, what, where=name, expected=expected, found=shown(text))
@@ -215,7 +215,7 @@ def find_misspelt(environ: Mapping[str, str]) -> dict[str, str]:
 def with_job_token(environ: Mapping[str, str], keep: bool = False) -> Mapping[str, str]:
     """Return the environment with the job's token as the file says it that DLC_JOB_TOKEN_FILE names, if one is named.
 
-    The file is removed if that can be done, unless `keep`: no script of the job shall find it. Raises LaunchError where
+    The file is removed if that can be done, unless `keep`: no script of the job shall find it. Raises LaunchError if
     it cannot be read or holds no token, or both variables are set.
     """
     path = environ.get(JOB_TOKEN_FILE)
@@ -272,7 +272,7 @@ FIRST_DERIVED_PORT, PORT_BLOCKS, PORT_BLOCK = (
 
 
 def port_of(environ: Mapping[str, str], name: str) -> int:
-    """The port that a switch names. Every host of the job comes to the same one. Raises LaunchError for no port."""
+    """Return the port that a setting names, the same on every host of the job. Raises LaunchError for no port."""
     job = _shared_nodes_job(environ)
     default = PORTS[name]
     if job:
@@ -281,6 +281,6 @@ def port_of(environ: Mapping[str, str], name: str) -> int:
 
 
 def _shared_nodes_job(environ: Mapping[str, str]) -> str:
-    """The id of the job where its nodes may run another one as well; empty elsewhere."""
+    """Return the id of the job if its nodes may run another one as well; empty if not."""
     job = environ.get("SLURM_JOB_ID", "")
     return f"{job}.{environ.get('SLURM_STEP_ID', '')}" if job and "SLURM_STEP_NODELIST" in environ else ""

@@ -1,4 +1,4 @@
-"""Every variable the launcher sets for the user's processes, when and why: the table in docs/launcher.md."""
+"""Every variable that the launcher sets for the user's processes, when and why: a table in docs/launcher.md."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ VARIABLES = (
 
 
 def family_of(name: str) -> Variable | None:
-    """The table's entry for a variable: its own, else that of its family."""
+    """Return the table's entry for a variable: its own, else that of its family."""
     own = next((variable for variable in VARIABLES if variable.name == name), None)
     return own or next(
         (item for item in VARIABLES if item.name.endswith("*") and name.startswith(item.name[:-1])), None

@@ -59,12 +59,12 @@ class Channel:
         self.claims = ""  # the host that a line without a right MAC says it comes from
 
     def fileno(self) -> int:
-        """For poll()."""
+        """Return the descriptor, for poll()."""
         return self.socket.fileno()
 
     @property
     def has_output(self) -> bool:
-        """Whether `flush` has something to send."""
+        """Return whether `flush` has something to send."""
         return bool(self._outgoing)
 
     def send(self, message: dict[str, Any]) -> None:
@@ -134,12 +134,12 @@ class Channel:
 
 
 def pack_json(value: Any) -> str:
-    """A value that is sent to every host, small: what a thousand hosts say of themselves differs little."""
+    """Make a value small that is sent to every host: what a thousand hosts say of themselves differs little."""
     return base64.b64encode(zlib.compress(json.dumps(value).encode(), 1)).decode()
 
 
 def unpack_json(text: str) -> Any:
-    """The other way round, for a line whose MAC was right."""
+    """Undo `pack_json`, for a line whose MAC was right."""
     return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
@@ -153,15 +153,15 @@ def _host_claimed_by(payload: bytes) -> str:
 
 PROOF_BOUND = 10.0  # seconds to prove it
 FEWEST_SEATS = 256  # at a time; more where more hosts may come at once
-PROBE_SEATS = 64  # of a host's door, at which a few others try
-# Descriptors for all else that a launcher opens (pipes of its processes, probes, files), and the door's strangers.
+PROBE_SEATS = 64  # of a host's probe listener, at which a few others try
+# Descriptors for all else that a launcher opens: pipes of its processes, probes, files, callers of its probe listener.
 RESERVE = 128 + PROBE_SEATS
-MANY_FILES = 1 << 20  # where there is no limit
+MANY_FILES = 1 << 20  # if there is no limit
 RESERVED_SHARE = 3  # at most one in so many, of few
 
 
 def count_seats(hosts: int, files: int) -> int:
-    """Return how many strangers the hub seats beside `hosts` hosts where a process may open `files` files.
+    """Return how many strangers the coordinator seats beside `hosts` hosts where a process may open `files` files.
 
     A negative number of files is any. Raises LaunchError (CONFIG) where they do not even do for the hosts.
     """
@@ -191,11 +191,11 @@ class PendingConnections:
         return self.to_evict() if len(self._addresses) > self._seats else None
 
     def discard(self, channel: Channel) -> None:
-        """It proved itself, or is gone."""
+        """Give up the seat of a connection that proved itself, or is gone."""
         self._addresses.pop(channel, None)
 
     def to_evict(self) -> Channel | None:
-        """The oldest connection of the address that has most."""
+        """Return the oldest connection of the address that has most."""
         # By hand: collections.Counter imports a module when it is first asked, and then no descriptor may be left.
         held: dict[str, int] = {}
         for address in self._addresses.values():
@@ -204,7 +204,7 @@ class PendingConnections:
         return next((channel for channel, address in self._addresses.items() if address == greedy), None)
 
     def overdue(self, now: float) -> list[Channel]:
-        """Those that had their time."""
+        """Return the connections whose time to prove themselves is over."""
         return [channel for channel in self._addresses if now - channel.opened_at > PROOF_BOUND]
 
 
@@ -222,12 +222,12 @@ def job_key(environ: Mapping[str, str], hosts: Iterable[str]) -> bytes:
 
 
 def is_guessable_key(environ: Mapping[str, str]) -> bool:
-    """Whether the key comes from the hosts' names alone."""
+    """Return whether the key comes from the hosts' names alone."""
     return not any(environ.get(source) for source in KEY_SOURCES)
 
 
 def purpose_key(key: bytes, purpose: str) -> str:
-    """A secret made from the job's key, in hexadecimal: who learns it cannot tell the key."""
+    """Make a secret from the job's key, in hexadecimal: who learns it cannot tell the key."""
     return hmac.digest(key, purpose.encode(), "sha256").hex()
 
 
@@ -253,7 +253,7 @@ class UnprovedClaims:
         return self._count[host] == 1
 
     def describe(self, host: str) -> str:
-        """A sentence on who says that it is this host; empty where nobody does without a proof."""
+        """Say who claims to be this host; empty if nobody does without a proof."""
         count = self._count.get(host, 0)
         times = "once" if count == 1 else f"{count} times"
         return f"{host} was claimed {times}, last from {self._peer[host]}, without the job's token" if count else ""

@@ -1,4 +1,4 @@
-"""The hub of the group, on its leader: takes hosts in, tells all of them each other's facts and how the group fares.
+"""The coordinator, on the group's leader: takes hosts in, tells each the others' facts and the group's state.
 
 All that a host needs is in one message, the state, sent after every change and as the beat: a host whose connection
 broke and came back has missed nothing.
@@ -95,7 +95,7 @@ class Coordinator(threading.Thread):
             os.close(self._wake_write)
 
     def run(self) -> None:
-        """The thread. Whatever happens in it, the hosts find their connections closed, not silent for ever."""
+        """Run the thread. Whatever happens in it, the hosts find their connections closed, not silent for ever."""
         try:
             self._serve_all()
         except Exception as error:  # a bug of ours: this host's member says so, and no host is said to have vanished
@@ -112,7 +112,7 @@ class Coordinator(threading.Thread):
                 print(f"dlc: refused {self._refused} connections of strangers in all", file=sys.stderr, flush=True)
 
     def _serve_all(self) -> None:
-        """One turn per event or beat."""
+        """Take one turn per event or beat."""
         interval = failure_detector.beat_interval(self._heartbeat)
         last_turn = next_beat = time.monotonic()
         while not self._is_over():
@@ -146,7 +146,7 @@ class Coordinator(threading.Thread):
 
     @property
     def _has_ended_well(self) -> bool:
-        """And not because of a stop."""
+        """Return whether the group ended well, and not because of a stop."""
         end = self.membership.end
         return end is not None and end.ok and end.kind != STOPPED
 
@@ -210,7 +210,7 @@ class Coordinator(threading.Thread):
             self.membership.left.add(host)
 
     def _in_context(self, end: GroupEnd) -> GroupEnd:
-        """A failure, and what it may only follow from: hosts that are away, parts and ranks that had ended."""
+        """Add to a failure what it may follow from: hosts that are away, parts and ranks that had ended."""
         group = self.membership
         if end.kind != FAILED or group.stopped_host:
             return end
@@ -299,7 +299,7 @@ class Coordinator(threading.Thread):
     # Who goes
 
     def _forgive(self, now: float) -> None:
-        """This process itself stood still (a paused container): the others' silence says nothing."""
+        """Start all clocks anew: this process stood still (a paused container), so the others' silence says nothing."""
         for channel in self._channels.values():
             channel.heard_at = now
         for probe in self._away.values():
@@ -327,19 +327,19 @@ class Coordinator(threading.Thread):
                 self.membership.note_lost(host, f"{probe.how}, and its launcher is gone: {refused_for}")
 
     def _await_no_more(self, host: str) -> None:
-        """It came back, or is given up."""
+        """Stop to wait for a host that came back, or is given up."""
         probe = self._away.pop(host, None)
         if probe:
             probe.close()
 
     def _note_liveness_port(self, channel: Channel, host: str, told: list[Any] | None) -> None:
-        """Where the host's launcher listens; unknown where something between us hides its address."""
+        """Note where the host's launcher listens, unless something between us hides its address."""
         self._liveness_ports.pop(host, None)
         if told and host_addresses.plain_address(str(told[0])) == _peer_address(channel):
             self._liveness_ports[host] = (str(told[0]), int(told[1]))
 
     def _drop(self, channel: Channel, how: str, since: float | None = None) -> None:
-        """A connection broke, or was silent `since` then. Its host may come back until the heartbeat's time is over."""
+        """Close a connection that broke, or was silent `since` then. Its host may come back in a heartbeat's time."""
         host = self._hosts.pop(channel, None)
         self._close(channel)
         if host and (self.membership.end is None or self._has_ended_well):

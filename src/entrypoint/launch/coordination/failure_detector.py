@@ -1,4 +1,4 @@
-"""Whether the launcher at the other end of a broken or silent connection is gone, or only out of reach.
+"""Heartbeats and probes: is a launcher that does not answer gone, or only out of reach? Imports nothing of ours.
 
 A machine that answers and refuses a port on which the launcher listens says that the launcher is gone: its own kernel
 knows. Silence, no route and any other error say nothing; then the heartbeat's time has to pass.
@@ -6,7 +6,7 @@ knows. Silence, no route and any other error say nothing; then the heartbeat's t
 A connection on which nothing comes is given up before that: after a cut of the network the kernel's next try on it may
 be half a minute away, or something on the way has forgotten it, while a new one works at once.
 
-Words: what the programs of this host let its launcher hear.
+ProgramSignals is what the programs of this host let its launcher hear.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def quiet_bound(heartbeat: float) -> float:
 
 
 def describe_silence(seconds: float) -> str:
-    """What is said of one who has vanished because of it."""
+    """Say why a host that has not been heard counts as vanished."""
     return f"nothing heard for {seconds:g} s (DLC_HEARTBEAT_TIMEOUT)"
 
 
 class HeartbeatTimer:
-    """A member's: for how long the hub has not been heard, whatever the connection."""
+    """A member's: for how long the coordinator has not been heard, whatever the connection."""
 
     def __init__(self, heartbeat: float) -> None:
         self._heartbeat = heartbeat
@@ -56,15 +56,15 @@ class HeartbeatTimer:
 
     @property
     def is_expired(self) -> bool:
-        """Whether the hub has vanished."""
+        """Return whether the coordinator has vanished."""
         return time.monotonic() - self._heard_at >= self._heartbeat
 
     def reset(self, heard_at: float) -> None:
-        """The hub was heard."""
+        """Note that the coordinator was heard."""
         self._heard_at = heard_at
 
     def forgive_pause(self, now: float, busy: float = 0.0) -> bool:
-        """To be asked every beat. When this process stood still, `busy` seconds aside, the silence says nothing."""
+        """Start anew if this process stood still, `busy` seconds aside: ask every beat."""
         stood_still = now - self._turn_at > quiet_bound(self._heartbeat) + busy
         self._turn_at = now
         if stood_still:
@@ -80,7 +80,7 @@ class RefusedStreak:
         self._last = float("inf")
 
     def add(self, now: float) -> None:
-        """One more."""
+        """Count one more."""
         self._seconds += max(0.0, min(now - self._last, LONGEST_GAP))
         self._last = now
 
@@ -90,7 +90,7 @@ class RefusedStreak:
 
     @property
     def is_long_enough(self) -> bool:
-        """Whether the launcher is gone."""
+        """Return whether the launcher is gone."""
         return self._seconds >= GONE_AFTER
 
 
@@ -101,7 +101,7 @@ class LivenessPort:
         self._socket: socket.socket | None = None
 
     def open(self, connection: socket.socket) -> list[str | int] | None:
-        """[address, port], the address being the one that this connection comes from; None where it cannot be."""
+        """[address, port], the address being the one that this connection comes from; None if it cannot be."""
         with contextlib.suppress(OSError):
             address = connection.getsockname()[0]
             if self._socket is not None and self._socket.getsockname()[0] != address:
@@ -126,10 +126,10 @@ class LivenessPort:
 
 
 class PeerProbe:
-    """The hub's: a host whose connection broke, and which has not come back yet."""
+    """The coordinator's: a host whose connection broke, and which has not come back yet."""
 
     def __init__(self, how: str, since: float, sign: tuple[str, int] | None) -> None:
-        """`how` it broke; `sign` is where its launcher listens while it lives, None where that cannot be asked.
+        """Take `how` the connection broke, and where (`sign`) its launcher listens while it lives, if that is known.
 
         Of a connection that was given up because nothing came, `since` is when something came last.
         """
@@ -141,7 +141,7 @@ class PeerProbe:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its launcher is."""
+        """Return whether the host's launcher is gone."""
         return self._refused.is_long_enough
 
     def advance(self, now: float) -> None:
@@ -156,7 +156,7 @@ class PeerProbe:
             self._note(self._ask(self._sign), now)
 
     def close(self) -> None:
-        """It came back, or is given up."""
+        """Stop to probe: the host came back, or is given up."""
         if self._probe is not None:
             self._probe.close()
             self._probe = None
@@ -197,11 +197,11 @@ class ProgramSignals:
         self._files = files
 
     def limit_wait(self, seconds: float) -> float:
-        """For how long they need not be looked for."""
+        """Return for how long the files need not be looked for."""
         return min(seconds, FILE_INTERVAL) if self._files else seconds
 
     def take(self) -> list[str]:
-        """Each once for each time that it is said: processes that are started again say it again. Leaves no file."""
+        """Return each signal once for each time that it is given, and remove its file: new processes give it again."""
         found = []
         for what, path in self._files.items():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""This host's part in the group of hosts: a connection to the hub that is kept, what was said there, what was heard."""
+"""This host's connection to the coordinator: kept up, with all that is told and all that is heard."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 CONNECT_RETRY = 0.2  # seconds
 CONNECT_BOUND = 5.0  # seconds for one attempt
-NEWS_BOUND = 10.0  # seconds for the hub to answer a failure
-HELLO_BOUND = 5.0  # seconds for the hub to prove that it is one
+NEWS_BOUND = 10.0  # seconds for the coordinator to answer a failure
+HELLO_BOUND = 5.0  # seconds for the coordinator to prove that it is one
 ATTEMPT = CONNECT_BOUND + 1.0  # seconds for which one attempt may keep the thread busy
 
 
@@ -37,21 +37,21 @@ class Member:
     def __init__(self, config: MemberConfig) -> None:
         self.config = config
         self.facts: dict[str, dict[str, Any]] = {}  # host -> what it said of itself on joining; all of them or none
-        self.missing: list[str] = []  # whom the hub still waits for, to join or to be ready
+        self.missing: list[str] = []  # whom the coordinator still waits for, to join or to be ready
         self.missing_count = 0
         self.leader = CoordinatorAddress(config.rules.leader, config.port)
         self.own_addresses: tuple[str, ...] = ()  # where this host listens, on the leader
         self.probe_listener: ProbeListener | None = None  # open until all hosts are ready
         self.end: GroupEnd | None = None
         self.generation = 0  # of the processes that run here
-        self._state: dict[str, Any] = {}  # the last that the hub told
+        self._state: dict[str, Any] = {}  # the last that the coordinator told
         self._stop_host = ""
         self._ended_here = ""  # what the stop ended first on this host
         self._instance = os.urandom(8).hex()
         self._own_facts: dict[str, Any] | None = None
         self._coordinator: Coordinator | None = None
         self._coordinator_id = ""
-        self._said: list[dict[str, Any]] = []  # all of it: repeated to the hub after a break
+        self._said: list[dict[str, Any]] = []  # all of it: repeated to the coordinator after a break
         self._sent = 0  # how many of these the present connection took
         self._heartbeat_timer = failure_detector.HeartbeatTimer(config.heartbeat)
         self._is_lost = False  # a connection that worked broke, and no other one works yet
@@ -64,14 +64,14 @@ class Member:
         os.set_blocking(self._news_write, False)
         self._wake_read, self._wake_write = os.pipe()
         self._leave_at = float("inf")  # when to give up telling what was said
-        self._has_left = False  # and the hub has heard it
+        self._has_left = False  # and the coordinator has heard it
         self._thread = threading.Thread(target=self._keep_connection, daemon=True, name="group")
 
     # What supervision asks
 
     @property
     def must_stay(self) -> bool:
-        """Whether this host stays when its own part is done: others may still need its processes, or its name."""
+        """Return whether this host stays when its own part is done: others may need its processes, or its name."""
         return self.config.host in self.config.rules.members
 
     def fileno(self) -> int:
@@ -79,7 +79,7 @@ class Member:
         return self._news_read
 
     def verdict(self) -> Verdict | None:
-        """How this host's processes have to end because of the group; None while they need not."""
+        """Return how this host's processes have to end because of the group; None while they need not."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._news_read, 4096)
         if self.end is not None:
@@ -89,38 +89,38 @@ class Member:
         return None
 
     def stopping_host(self) -> str:
-        """The host that was asked to stop, and with it the job; empty while none was."""
+        """Return the host that was asked to stop, and with it the job; empty while none was."""
         return self._stop_host
 
     def ended_by_stop(self) -> str:
-        """The first process of the job that the stop ended, where that was on another host; else empty."""
+        """Return the first process of the job that the stop ended, if that was on another host; else empty."""
         first = str(self._state.get("ended by stop", ""))
         return first if first != self._ended_here else ""
 
     @property
     def has_to_restart(self) -> bool:
-        """Whether the group has begun another generation than the one that runs here."""
+        """Return whether the group has begun another generation than the one that runs here."""
         return bool(self._state.get("restart")) and self._state["generation"] > self.generation
 
     @property
     def failure_is_tolerated(self) -> bool:
-        """Whether the job goes on although this host, a data host, has failed."""
+        """Return whether the job goes on although this host, a data host, has failed."""
         return self.config.host in self._state.get("borne", ())
 
     @property
     def may_start(self) -> bool:
-        """Whether every host is ready for this generation."""
+        """Return whether every host is ready for this generation."""
         return bool(self._state) and self._state["generation"] == self.generation and bool(self._state["ready"])
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the hub knows the end and, on the leader, every other host has come and heard it."""
+        """Return whether the coordinator knows the end and, on the leader, every other host has come and heard it."""
         if self._coordinator is None:
             return self.end is not None
         return set(self.config.rules.hosts) <= self._coordinator.membership.left
 
     def claims(self) -> list[str]:
-        """What strangers said on the leader to be: hosts that are missing, and that may hold another token."""
+        """Return who claims, without a proof, to be a missing host: it may hold another token."""
         here = self._coordinator
         return [said for host in self.missing if here and (said := here.claims.describe(host))]
 
@@ -149,7 +149,7 @@ class Member:
         self._queue({"kind": "ready", "generation": self.generation})
 
     def await_restart(self) -> bool:
-        """Whether the processes, which have ended here, are to be started again on every host."""
+        """Return whether the processes, which have ended here, are to be started again on every host."""
         deadline = time.monotonic() + NEWS_BOUND
         while not self.has_to_restart and self.end is None and time.monotonic() < deadline:
             if not self._may_restart():
@@ -161,7 +161,7 @@ class Member:
         return True
 
     def explain(self, outcome: Outcome) -> Outcome:
-        """A failure of this host with what the hub adds, or what it came from: the leader vanished before."""
+        """Add what the coordinator knows to a failure of this host, or that the leader vanished before it."""
         deadline = time.monotonic() + NEWS_BOUND
         while outcome.failure and self.end is None and not self.has_to_restart and time.monotonic() < deadline:
             if self._is_lost:  # until it is back, or is given up
@@ -178,7 +178,7 @@ class Member:
         return vanished._replace(failure=vanished.failure and vanished.failure._replace(last_lines=own))
 
     def _may_restart(self) -> bool:
-        """Whether the last that was said is a failure, restarts are left, and nobody was asked to stop."""
+        """Return whether the last message is a failure, restarts are left, and nobody was asked to stop."""
         last = self._said[-1] if self._said else {}
         failed = last.get("kind") == "end" and last["end"]["kind"] == FAILED
         return failed and self.generation < self.config.rules.restarts and not self._stop_host
@@ -186,7 +186,7 @@ class Member:
     # Coming and going
 
     def start(self, facts: dict[str, Any] | None) -> None:
-        """Begin to join (without facts: only to say why this host fails); on the leader, open the hub first.
+        """Begin to join (without facts: only to say why this host fails); on the leader, open the coordinator first.
 
         Raises LaunchError when its port is taken.
         """
@@ -208,7 +208,7 @@ class Member:
         self._own_facts = {**facts, "door": self.probe_listener.port if self.probe_listener else 0}
 
     def close(self, linger: float | None = None) -> None:
-        """Leave: when the hub heard what was said; on the leader, when all heard the end. Soon, unless all is well."""
+        """Leave when the coordinator heard all; on the leader, when all heard the end. Soon, unless all is well."""
         self.close_probe_listener()
         is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
         patience = max(CONNECT_BOUND, self.config.heartbeat if is_well else 0.0)
@@ -227,7 +227,7 @@ class Member:
                 os.close(fd)
 
     def close_probe_listener(self) -> None:
-        """No host needs to try this one any more."""
+        """Listen no more: no host needs to try this one."""
         if self.probe_listener:
             self.probe_listener.close()
 
@@ -238,7 +238,7 @@ class Member:
     # The thread
 
     def _keep_connection(self) -> None:
-        """Connect, and again after a break, until the end, `close`, or a heartbeat's time without the hub."""
+        """Connect, and again after a break, until the end, `close`, or a heartbeat's time without the coordinator."""
         while self.end is None and not self._has_left and time.monotonic() < self._leave_at:
             channel = None
             try:
@@ -274,11 +274,11 @@ class Member:
         return channel
 
     def _handle_break(self, error: Exception, channel: Channel | None) -> None:
-        """Try again soon, unless the hub that was there has been gone for too long."""
+        """Try again soon, unless the coordinator that was there has been gone for too long."""
         how = (error.strerror if isinstance(error, OSError) and error.strerror else "") or str(error)
         if channel:
             with contextlib.suppress(OSError):
-                channel.flush()  # by which the hub can tell who comes with another token
+                channel.flush()  # by which the coordinator can tell who comes with another token
         if self._coordinator and self._coordinator.failure:
             self._set_end(GroupEnd(False, SOFTWARE, self.config.host, self._coordinator.failure))
             return
@@ -380,7 +380,7 @@ class Member:
                 self._announce()
 
     def _with_leaders_address(self, facts: dict[str, dict[str, Any]], channel: Channel) -> dict[str, dict[str, Any]]:
-        """The hub cannot know the address under which another host reaches it; that host can."""
+        """Add the leader's address, which this host sees and the leader itself cannot know."""
         leader = self.config.rules.leader
         if not self.config.is_leader and leader in facts:
             facts[leader]["address"] = host_addresses.plain_address(str(channel.socket.getpeername()[0]))

@@ -1,4 +1,4 @@
-"""The group, this host in it, which failures it bears, what is known of its hosts, and when it has ended: pure."""
+"""Who is in the group, ready, done or lost, and when the group has ended. Pure; imports base."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class GroupEnd(NamedTuple):
     kind: str = FAILED  # of a bad end: FAILED, STOPPED, HUNG; of a good one: STOPPED where the job was asked to stop
 
     def as_message(self) -> dict[str, Any]:
-        """For the channel."""
+        """Return the fields, for the channel."""
         return self._asdict()
 
     @staticmethod
     def of_message(fields: dict[str, Any]) -> GroupEnd:
-        """The other way round."""
+        """Make the end from the fields of a message."""
         return GroupEnd(**{**fields, "last_lines": tuple(fields["last_lines"])})
 
 
 def end_of(failure: Failure, kind: str) -> GroupEnd:
-    """The group's end as one host's failure makes it."""
+    """Return the group's end as one host's failure makes it."""
     lines = "\n".join(failure.last_lines)[-LONGEST_TEXT:]
     last_lines = tuple(lines.split("\n")) if lines else ()
     return GroupEnd(False, failure.exit_code, failure.host, failure.cause[:LONGEST_TEXT], last_lines, kind)
@@ -46,19 +46,19 @@ class GroupRules(NamedTuple):
     """Who makes up the group, and what it bears."""
 
     hosts: tuple[str, ...]  # all of the job
-    members: tuple[str, ...]  # those whose ends are the job's; the first one is the leader and the hub
+    members: tuple[str, ...]  # those whose ends are the job's; the first one is the leader and the coordinator
     least: int = 0  # of an elastic job: so many hosts are enough, and they may change; 0: all hosts, always
     restarts: int = 0  # how often the hosts start their processes again after a failure (DLC_MAX_RESTARTS)
     data_groups: tuple[tuple[str, ...], ...] = ()  # hosts that are no members, of which one can take over from another
     any_data_program: bool = False  # whatever runs there (DLC_DATA_HOSTS_MAY_FAIL); else what says so of itself
 
     def is_data_host(self, host: str) -> bool:
-        """Whether this is a data host that others may take over from."""
+        """Return whether this is a data host that others may take over from."""
         return any(host in group for group in self.data_groups)
 
     @property
     def leader(self) -> str:
-        """The host that the others connect to."""
+        """Return the host that the others connect to."""
         return self.members[0]
 
 
@@ -76,12 +76,12 @@ class MemberConfig(NamedTuple):
 
     @property
     def is_leader(self) -> bool:
-        """Whether the hub is here."""
+        """Return whether the coordinator is here."""
         return self.host == self.rules.leader
 
 
 class Membership:
-    """Kept by the hub.
+    """Kept by the coordinator.
 
     The group has ended well when every member is done that does not serve the others, and badly with the first host
     that failed or vanished, for a job needs all its hosts. Four things change that: while restarts are left, a failure
@@ -115,12 +115,12 @@ class Membership:
 
     @property
     def has_met(self) -> bool:
-        """Whether as many hosts are here as the job needs to begin."""
+        """Return whether as many hosts are here as the job needs to begin."""
         return len(self.facts) >= (self.rules.least or len(self.rules.hosts))
 
     @property
     def all_ready(self) -> bool:
-        """Whether the hosts may start their processes."""
+        """Return whether the hosts may start their processes."""
         return self.has_met and self.facts.keys() <= self.ready | self.left
 
     def join(self, host: str, instance: str, facts: dict[str, Any] | None) -> str:
@@ -143,24 +143,24 @@ class Membership:
         return ""
 
     def note_ready(self, host: str, generation: int) -> None:
-        """A host has installed what it needs."""
+        """Note that a host has installed what it needs."""
         if generation == self.generation:
             self.ready.add(host)
 
     def note_done(self, host: str, generation: int) -> None:
-        """A host's part ended well, or after a stop with its state saved."""
+        """Note that a host's part ended well, or after a stop with its state saved."""
         if generation == self.generation:
             self.done.add(host)
             self._look_for_the_end()
 
     def note_serving(self, host: str, generation: int) -> None:
-        """A host's program serves the others: its end is not waited for, unless there are none but such."""
+        """Note that a host's program serves the others: its end is not waited for, unless all members serve."""
         if generation == self.generation:
             self.serving.add(host)
             self._look_for_the_end()
 
     def note_failure(self, host: str, end: GroupEnd, generation: int) -> None:
-        """A host's part ended badly; the first one counts."""
+        """Note that a host's part ended badly; the first one counts."""
         if generation != self.generation or host in self._leaving:
             return
         if self.stopped_host:
@@ -171,7 +171,7 @@ class Membership:
             self._fail(self.losses.name_first_loss(host, end, self.done))
 
     def note_stopping(self, host: str) -> None:
-        """A host was asked to stop: so is the job. From an elastic job only this host goes."""
+        """Note that a host was asked to stop: so is the job. From an elastic job only this host goes."""
         if self.rules.least and host != self.rules.leader:
             self._leaving.add(host)
         elif not self.stopped_host:
@@ -179,12 +179,12 @@ class Membership:
             self._first_failure = None
 
     def note_ended_by_stop(self, what: str) -> None:
-        """A stop of the job ended a process; those that lost it may fail, and only follow."""
+        """Note that a stop ended a process; later failures of its peers are consequences."""
         if self.stopped_host:
             self.ended_by_stop = self.ended_by_stop or what
 
     def note_lost(self, host: str, how: str) -> None:
-        """A host has not been heard of for too long."""
+        """Note that a host has not been heard of for too long."""
         if self.rules.least and host != self.rules.leader:
             self._forget(host)
             self._look_for_the_end()
@@ -198,7 +198,7 @@ class Membership:
                 self.end = self.end or self.losses.name_first_loss(host, end, self.done)
 
     def restart_cause(self) -> GroupEnd | None:
-        """The failure that began this generation."""
+        """Return the failure that began this generation."""
         return self._first_failure if self.generation and not self.stopped_host else None
 
     def _fail(self, end: GroupEnd) -> None:
@@ -212,15 +212,15 @@ class Membership:
             self.end = self.end or end
 
     def _tolerates(self, host: str, end: GroupEnd, has_vanished: bool = False) -> bool:
-        """Whether the job goes on without a data host. A failure before the processes run is no loss."""
+        """Return whether the job goes on without a data host. A failure before the processes run is no loss."""
         return self.end is None and self.all_ready and self.losses.tolerates(host, end, self.done, has_vanished)
 
     def _is_replaced(self, host: str) -> bool:
-        """Whether another launcher of this name is that of a data host whose container was started again."""
+        """Return whether another launcher of this name is that of a data host that was started again."""
         return self._tolerates(host, GroupEnd(False, UNAVAILABLE, host, f"{host} was started again"), has_vanished=True)
 
     def _may_restart(self, end: GroupEnd) -> bool:
-        """Only what went wrong in the processes themselves can go better the next time."""
+        """Return whether new processes can go better: only what went wrong in the processes themselves can."""
         return end.kind == FAILED and self.all_ready and self.generation < self.rules.restarts and not self.end
 
     def _forget(self, host: str) -> None:
@@ -239,7 +239,7 @@ class Membership:
 
 
 def as_verdict(end: GroupEnd) -> Verdict:
-    """What the group's end means for a host."""
+    """Return what the group's end means for a host."""
     if end.ok:
         was_stopped = end.kind == STOPPED
         return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "")
@@ -260,7 +260,7 @@ def list_hosts(hosts: list[str]) -> str:
 
 
 class DataHostLosses:
-    """Kept by the hub's ledger: the data hosts that are gone and made up for."""
+    """Kept by the coordinator's membership: the data hosts that are gone and made up for."""
 
     def __init__(self, rules: GroupRules) -> None:
         self.gone: dict[str, GroupEnd] = {}  # in the order in which they failed
@@ -271,15 +271,15 @@ class DataHostLosses:
         self._vanished: set[str] = set()  # of those that are gone: what came back would serve again
 
     def note_replaceable(self, host: str) -> None:
-        """The program of this data host says that others of its group can take over from it."""
+        """Note that the program of this data host says that others of its group can take over from it."""
         self._replaceable.add(host)
 
     def is_tolerable(self, host: str) -> bool:
-        """Whether this is a data host, and what runs there keeps nothing that others lack."""
+        """Return whether this is a data host, and what runs there keeps nothing that others lack."""
         return bool(self._group(host)) and (self._any_program or host in self._replaceable)
 
     def tolerates(self, host: str, end: GroupEnd, done: Collection[str], has_vanished: bool = False) -> bool:
-        """Whether the job goes on without a host that failed: another one of its group, not `done`, serves."""
+        """Return whether the job goes on without a failed host: another one of its group, not `done`, serves."""
         if host not in self.gone:
             others = self._others(host, done)
             if not others or not self.is_tolerable(host):
@@ -292,14 +292,14 @@ class DataHostLosses:
         return True
 
     def name_first_loss(self, host: str, end: GroupEnd, done: Collection[str]) -> GroupEnd:
-        """A failure that ends the job; that of a group's last data host names the first one, and has its code."""
+        """Name the group's first loss in the failure of its last data host, and take the code of that first one."""
         first = next((self.gone[other] for other in self.gone if other in self._group(host)), None)
         if first is None or self._others(host, done):
             return end
         return first._replace(cause=f"{first.cause}; no data host of its group is left, the last one: {end.cause}")
 
     def take_back(self, host: str) -> bool:
-        """Whether a host that joins had vanished; it serves again."""
+        """Return whether a host that joins had vanished; it serves again."""
         if host not in self._vanished:
             return False
         self._vanished.discard(host)
@@ -308,12 +308,12 @@ class DataHostLosses:
         return True
 
     def restart(self) -> None:
-        """All processes start again, on every host that is still there."""
+        """Forget the losses on hosts that are still there: all processes start again."""
         self.gone = {host: end for host, end in self.gone.items() if host in self._vanished}
 
     def _group(self, host: str) -> tuple[str, ...]:
         return next((group for group in self._groups if host in group), ())
 
     def _others(self, host: str, done: Collection[str]) -> list[str]:
-        """Of this data host's group, those that may still serve."""
+        """Return the other hosts of this data host's group that may still serve."""
         return [other for other in self._group(host) if other != host and other not in self.gone and other not in done]

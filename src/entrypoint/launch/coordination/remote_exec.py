@@ -1,4 +1,4 @@
-"""The one command that mpirun wants run on each other host, handed to that host over a channel of the job's own.
+"""Runs mpirun's one command on another host, over a channel of the job's own.
 
 mpirun calls ssh for that. ssh wants keys, a server, and a user with an entry in /etc/passwd; the hosts of a job know
 each other already. A host takes one start, of Open MPI's own daemon alone, from somebody who holds the job's key and
@@ -55,12 +55,12 @@ class ExecSite(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """For this purpose alone."""
+        """Return the key for this purpose alone."""
         return hmac.digest(self.secret.encode(), b"mpi start", "sha256")
 
 
 def read_site(path: str) -> ExecSite:
-    """The site that a launcher has written down as JSON."""
+    """Read the site that a launcher has written down as JSON."""
     with open(path, encoding="utf-8") as file:
         return ExecSite(*json.load(file))
 
@@ -106,7 +106,7 @@ def why_refused(command: str) -> str:
 
 
 def _statements(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """(all statements but the last, the last one)."""
+    """Return all statements but the last, and the last one."""
     found: list[list[str]] = [[]]
     for word in words:
         if word == ";":
@@ -146,7 +146,7 @@ def run_on_host(site: ExecSite, host: str, command: str) -> int:
 
 
 def _connect(host: str, port: int) -> socket.socket:
-    """A connection, as soon as the host listens. Raises OSError."""
+    """Connect as soon as the host listens. Raises OSError."""
     deadline = time.monotonic() + LISTEN_BOUND
     while True:
         try:
@@ -185,7 +185,7 @@ class ExecServer:
     """A host that waits for its one start, carries what that prints to the leader, and knows how it ended."""
 
     def __init__(self, site: ExecSite, environ: Mapping[str, str]) -> None:
-        """Listen. Raises LaunchError where the port is taken."""
+        """Listen. Raises LaunchError if the port is taken."""
         self._site = site
         self._env = {name: value for name, value in environ.items() if not _NOT_MEANT.match(name)}
         self._listeners = _listen_on_site(site)
@@ -219,7 +219,7 @@ class ExecServer:
         return int(process.returncode)
 
     def _wait(self) -> tuple[Channel, str]:
-        """The first command that may be started, and who sent it."""
+        """Wait for the first command that may be started; return it and who sent it."""
         while True:
             poll = select.poll()
             for listener in self._listeners:
@@ -255,7 +255,7 @@ class ExecServer:
             self._drop(surplus)
 
     def _hear(self, channel: Channel) -> str | None:
-        """What this connection wants started; None for nothing, or for what may not be."""
+        """Return the command that this connection wants started; None for nothing, or for what may not be."""
         try:
             channel.flush()
             for message in channel.receive():
@@ -275,12 +275,12 @@ class ExecServer:
 
 
 def _may_come_from(leader: str, address: str) -> bool:
-    """Whether the leader, which the group knows by one address, may come from this one: it may have IPv6 as well."""
+    """Return whether the leader, known by one address, may come from this one: it may have IPv6 as well."""
     return not leader or address == leader or (":" in address) != (":" in leader)
 
 
 def _carry_output(output: int, channel: Channel) -> None:
-    """All that the command prints. A leader that is gone changes nothing here: the group knows of it."""
+    """Carry all that the command prints. A leader that is gone changes nothing here: the group knows of it."""
     is_heard = True
     while data := os.read(output, READ_SIZE):
         is_heard = is_heard and _send_now(channel, {"kind": "output", "text": data.decode("latin-1")})

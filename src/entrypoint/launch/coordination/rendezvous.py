@@ -1,4 +1,4 @@
-"""Waiting for the job's other hosts, and saying for whom: to join, and to be ready to start their processes."""
+"""Waits for the job's other hosts, to join and to be ready, and says for whom."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def wait_until_ready(group: Member) -> Outcome | None:
 
 
 def await_end(group: Member, own: Outcome) -> Outcome:
-    """How the job ends after its data host here has failed, where another one takes over; `own` where none does."""
+    """Return how the job ends after its data host here failed and another one took over; `own` if none does."""
     told = own.failure is not None and own.failure.host == group.config.host and not own.stopped
     if not (told and group.config.rules.is_data_host(group.config.host)):
         return own
@@ -118,7 +118,7 @@ def await_end(group: Member, own: Outcome) -> Outcome:
 
 
 def _end_after_loss(verdict: Verdict, own: Outcome) -> Outcome:
-    """The job's end, of which this host's failure is not the reason, unless all that could take over failed too."""
+    """Return the job's end. This host's failure is its reason only if all that could take over failed too."""
     first = verdict.outcome.failure
     if first is None:
         return verdict.outcome

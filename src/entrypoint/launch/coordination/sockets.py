@@ -30,7 +30,7 @@ BACKLOG = 1024  # every host of the job may come at once
 
 
 def listen_for_group(addresses: Sequence[str], port: int) -> list[socket.socket]:
-    """A socket for each address; for every address of this machine where none is given.
+    """Open a socket for each address; for every address of this machine if none is given.
 
     Raises LaunchError when the port is taken.
     """
@@ -53,7 +53,7 @@ def listen_for_group(addresses: Sequence[str], port: int) -> list[socket.socket]
 
 
 def open_listener(address: str, port: int) -> socket.socket:
-    """A listening socket; on every address of this machine where it is empty. Raises OSError."""
+    """Open a listening socket; on every address of this machine if `address` is empty. Raises OSError."""
     if not address and socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -61,7 +61,7 @@ def open_listener(address: str, port: int) -> socket.socket:
 
 
 def require_free(port: int, switch: str, who: str) -> None:
-    """Raise LaunchError where another program listens at a port at which `who` meet; `switch` sets it."""
+    """Raise LaunchError if another program listens at a port at which `who` meet; `switch` sets it."""
     try:
         open_listener("", port).close()
     except OSError as error:
@@ -87,7 +87,7 @@ HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not men
 
 
 def source_address(own: str) -> tuple[str, int] | None:
-    """A host that is known by an address also comes from it, so that the others can tell it from others."""
+    """Return the address to connect from if the host is known by it: so the others can tell it from others."""
     return (own, 0) if host_addresses.is_address(own) and host_addresses.is_own_address(own) else None
 
 
@@ -109,7 +109,7 @@ class CoordinatorAddress:
         return self._bad if self._bad and time.monotonic() - self._bad_since >= HOPELESS_AFTER else ""
 
     def connect(self, own: str, timeout: float) -> socket.socket:
-        """A connection to the leader's port. Raises OSError."""
+        """Connect to the leader's port. Raises OSError."""
         address = self._address or self._resolve()
         try:
             sock = socket.create_connection((address, self.port), timeout, source_address=source_address(own))
@@ -129,11 +129,11 @@ class CoordinatorAddress:
         return found[0] if len(found) == 1 else self.leader
 
     def note_success(self, address: str) -> None:
-        """The hub proved to be there: this address is used from now on."""
+        """Use this address from now on: the coordinator proved to be there."""
         self._bad, self._address = "", address
 
     def note_failure(self, error: Exception, how: str, answered: bool) -> None:
-        """Note what went wrong; `answered`: somebody took the connection who has not proved to be the hub."""
+        """Note what went wrong; `answered`: somebody took the connection who has not proved to be the coordinator."""
         self.trouble = one_line(how)
         where = f"{self.leader}, port {self.port}"
         other = f"{SAME_TOKEN}, or set DLC_GROUP_PORT to another port than {self.port}"
@@ -153,7 +153,7 @@ class CoordinatorAddress:
 
 
 def _is_unknown(host: str) -> bool:
-    """Whether the resolver says that there is no such name; one that does not answer says nothing."""
+    """Return whether the resolver says that there is no such name; one that does not answer says nothing."""
     try:
         return not socket.getaddrinfo(host, None)
     except socket.gaierror as error:
@@ -195,7 +195,7 @@ class ProbeListener(threading.Thread):
         os.close(self._wake_write)
 
     def run(self) -> None:
-        """The thread."""
+        """Run the thread."""
         try:
             while not self._is_closing:
                 for fd, _ in self._poll.poll(OVERDUE_INTERVAL * 1000 if self._callers else None):
@@ -241,12 +241,12 @@ class ProbeListener(threading.Thread):
 
 
 def probe_key(key: bytes) -> bytes:
-    """What the doors of a job prove to hold: who asks a listener learns nothing that the hub would take."""
+    """Derive a key for probes only: a proof to a probe listener does not open the coordinator."""
     return purpose_key(key, "door").encode()
 
 
 def open_probe_listener(host: str, addresses: Sequence[str], port: int, key: bytes) -> ProbeListener | None:
-    """The listener on these addresses, at a free port where `port` is 0 or taken; None where none can be opened."""
+    """Open the listener, at a free port if `port` is 0 or taken; None if none can be opened."""
     for wanted in (port, *[0] * OPEN_TRIES):
         with contextlib.suppress(OSError):
             listener = ProbeListener(
@@ -258,7 +258,7 @@ def open_probe_listener(host: str, addresses: Sequence[str], port: int, key: byt
 
 
 def addresses_to_listen_on(host: str, addresses: Sequence[str]) -> Sequence[str]:
-    """Where to listen: nowhere in particular if all that is known means this machine alone (Debian's 127.0.1.1)."""
+    """Return where to listen: everywhere if all known addresses mean this machine alone (127.0.1.1)."""
     only_here = all(address == "::1" or address.startswith("127.") for address in addresses)
     return ("",) if only_here and not host_addresses.is_address(host) else addresses or ("",)
 

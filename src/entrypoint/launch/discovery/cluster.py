@@ -55,25 +55,25 @@ class Cluster(NamedTuple):
     resource_config: Mapping[str, Any] = {}  # as read, or in the same shape, for SM_RESOURCE_CONFIG
     task: Task | None = None
     servers: tuple[str, ...] = ()  # hosts that only serve the others and never end by themselves
-    each_group_is_a_job: bool = False  # the platform's rule where nobody says which groups are distributed
+    each_group_is_a_job: bool = False  # the platform's rule if nobody says which groups are distributed
 
     @property
     def is_heterogeneous(self) -> bool:
-        """As the platform's toolkit counts: more than one group listed."""
+        """Count as the platform's toolkit does: more than one group is listed."""
         return len(self.groups) > 1
 
     @property
     def is_nameless(self) -> bool:
-        """Whether the job has one host, and nobody gave it a name that resolves."""
+        """Return whether the job has one host, and nobody gave it a name that resolves."""
         return len(self.hosts) == 1 and self.source in NAMING_NO_HOST
 
     @property
     def current_group_hosts(self) -> tuple[str, ...]:
-        """The hosts of the first group with the current group's name, () where no group has it."""
+        """Return the hosts of the first group with the current group's name, () if no group has it."""
         return next((group.hosts for group in self.groups if group.name == self.current_group), ())
 
     def hosts_of(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The hosts of the named groups, in file order; all hosts where the job has no groups at all."""
+        """Return the hosts of the named groups, in file order; all hosts if the job has no groups at all."""
         if not self.groups:
             return self.hosts
         return tuple(host for group in self.groups if group.name in names for host in group.hosts)
@@ -87,7 +87,7 @@ def make_cluster(
     environ: Mapping[str, str],
     groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Cluster:
-    """A cluster from hosts that did not come from resourceconfig.json. `groups`: name -> hosts, every host in one.
+    """Make a cluster from hosts that did not come from resourceconfig.json. `groups`: name -> hosts, all in one.
 
     Raises LaunchError: no host, one twice, a name that is none, a current host that is not among them.
     """
@@ -117,7 +117,7 @@ def make_cluster(
 
 
 def match_host(hosts: Sequence[str], name: str) -> str:
-    """The one of `hosts` that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
+    """Return the host that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
     if name in hosts:
         return name
     names = [host for host in hosts if not _IP_ADDRESS.fullmatch(host)]  # whose first number is no name
@@ -126,7 +126,7 @@ def match_host(hosts: Sequence[str], name: str) -> str:
 
 
 def _interface_of_default_route() -> str:
-    """Where nobody names an interface: the one that leads out of this machine, loopback where none does."""
+    """Return the interface that leads out of this machine, loopback if none does."""
     try:
         with open("/proc/net/route", encoding="ascii", errors="replace") as file:
             routes = [line.split() for line in file][1:]
@@ -176,7 +176,7 @@ NUMBERS = {
 
 
 def discover_single_host(environ: Mapping[str, str]) -> Cluster:
-    """One host, never resolved: it talks to nobody. Raises LaunchError where one of NUMBERS is more than 1."""
+    """Return one host, never resolved: it talks to nobody. Raises LaunchError if one of NUMBERS is above 1."""
     for name, who in NUMBERS.items():
         if re.fullmatch(r"0*([2-9]|[1-9]\d+)", environ.get(name, "")):
             raise LaunchError(

@@ -38,7 +38,7 @@ class Devices(NamedTuple):
 
 
 def detect_devices(environ: Mapping[str, str], root: str = "/") -> Devices:
-    """The devices below `root`, where DLC_NUM_GPUS, DLC_NUM_CPUS, DLC_NUM_NEURONS and DLC_EFA do not state them.
+    """Detect the devices below `root` that DLC_NUM_GPUS, DLC_NUM_CPUS, DLC_NUM_NEURONS and DLC_EFA do not state.
 
     Raises LaunchError if one of those is not what it has to be.
     """

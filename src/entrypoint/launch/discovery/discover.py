@@ -34,7 +34,7 @@ VARIABLES = {
 
 
 def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
-    """The cluster, from the first discoverer that knows it. Raises LaunchError where what it reads is malformed."""
+    """Return the cluster, from the first discoverer that knows it. Raises LaunchError if its source is malformed."""
     for name, place in DISCOVERERS.items():
         if name in VARIABLES and not any(variable in environ for variable in VARIABLES[name]):
             continue

@@ -12,7 +12,7 @@ from launch.discovery.slurm import expand_node_list
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The stated cluster, None without DLC_HOSTS and DLC_GROUPS.
+    """Return the stated cluster, None without DLC_HOSTS and DLC_GROUPS.
 
     Raises LaunchError: empty list, no such rank, a host that is in no group or in two.
     """
@@ -66,7 +66,7 @@ def _read_groups(stated: str) -> dict[str, list[str]]:
 
 
 def _read_hosts(stated: str, where: str) -> list[str]:
-    """`a,b[1-3]` as names; where there are IPv6 literals, brackets are theirs."""
+    """Read `a,b[1-3]` as names; if there are IPv6 literals, brackets are theirs."""
     if ":" in stated:
         return [host.strip().strip("[]") for host in stated.split(",")]
     return [host.strip() for host in expand_node_list(stated, where)]

@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """The host's IPv4 and IPv6 addresses in the resolver's order; empty when it has none (yet)."""
+    """Return the host's IPv4 and IPv6 addresses in the resolver's order; empty while it has none."""
     try:
         infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):  # UnicodeError: a label too long or empty
@@ -29,7 +29,7 @@ def resolve(host: str) -> tuple[str, ...]:
 
 
 def find_unresolved(hosts: Iterable[str], seconds: float) -> tuple[str, ...]:
-    """Those of `hosts` that have no address, as far as the resolver says within `seconds`."""
+    """Return those of `hosts` that have no address, as far as the resolver says within `seconds`."""
     waiting = list(dict.fromkeys(hosts))[::-1]
     order, found = tuple(waiting[::-1]), dict[str, tuple[str, ...]]()
 
@@ -49,7 +49,7 @@ def find_unresolved(hosts: Iterable[str], seconds: float) -> tuple[str, ...]:
 
 
 def is_address(host: str) -> bool:
-    """Whether `host` is an IPv4 or IPv6 address, which needs no resolver."""
+    """Return whether `host` is an IPv4 or IPv6 address, which needs no resolver."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, UnicodeError, ValueError):
             socket.inet_pton(family, host.partition("%")[0])
@@ -58,7 +58,7 @@ def is_address(host: str) -> bool:
 
 
 def own_addresses(host: str, interface: str) -> tuple[str, ...]:
-    """The addresses under which the job knows this host: those of the job's interface and those that its name means.
+    """Return the addresses by which the job knows this host: its interface's, and those that its name means.
 
     Empty where neither is known. The name may resolve late or never; it is waited for OWN_NAME_BOUND.
     """
@@ -72,7 +72,7 @@ def own_addresses(host: str, interface: str) -> tuple[str, ...]:
 
 
 def plain_address(address: str) -> str:
-    """An IPv4 address that came over an IPv6 socket, as IPv4; others as they are."""
+    """Return an IPv4 address that came over an IPv6 socket as IPv4; others as they are."""
     return address[7:] if address.startswith("::ffff:") and "." in address else address
 
 
@@ -92,7 +92,7 @@ def _interface_addresses(interface: str) -> list[str]:
 
 
 def is_own_address(address: str) -> bool:
-    """Whether a socket can be bound to it: a name may also lead to another machine, or to a load balancer."""
+    """Return whether a socket can be bound to it: a name may also lead to another machine."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as sock:

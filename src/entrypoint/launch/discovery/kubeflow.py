@@ -21,7 +21,7 @@ HOST_FILE = "OMPI_MCA_orte_default_hostfile"  # what the operator tells Open MPI
 
 
 def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """One host, whose mpirun starts ranks on others; None outside of an MPIJob.
+    """Return one host, whose mpirun starts ranks on others; None outside of an MPIJob.
 
     Raises LaunchError on a worker: what it has to run is sshd, which the operator starts where nothing else is stated.
     """
@@ -41,7 +41,7 @@ def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | Non
 
 
 def first_worker(environ: Mapping[str, str]) -> str:
-    """The host of rank 0: the first of the operator's host file, "" where it cannot be read."""
+    """Return the host of rank 0: the first of the operator's host file, "" if it cannot be read."""
     try:
         with open(environ.get(HOST_FILE) or HOST_FILE_PATH, encoding="utf-8", errors="replace") as file:
             words = (line.split() for line in file)
@@ -56,7 +56,7 @@ REMEDY = "set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job
 
 
 def discover_torch_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The job's pods; None where neither PET_NNODES nor RANK, WORLD_SIZE and MASTER_ADDR are set.
+    """Return the job's pods; None if neither PET_NNODES nor RANK, WORLD_SIZE and MASTER_ADDR are set.
 
     Raises LaunchError.
     """
@@ -93,7 +93,7 @@ def _number_of_hosts(environ: Mapping[str, str]) -> int | None:
 
 
 def _first_host(environ: Mapping[str, str]) -> str:
-    """The first host's name. A PyTorchJob's master may call itself localhost."""
+    """Return the first host's name. A PyTorchJob's master may call itself localhost."""
     endpoint = environ.get("PET_RDZV_ENDPOINT", "").rpartition(":")[0].strip("[]")
     first = environ.get("PET_MASTER_ADDR") or environ.get("MASTER_ADDR") or endpoint
     return environ.get("HOSTNAME", first) if first in ("localhost", "127.0.0.1", "::1") else first

@@ -17,7 +17,7 @@ MOST_HOSTS = 100_000  # Kubernetes' own limit for an Indexed Job
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The pods of the job; None outside of one, and with DLC_NUM_HOSTS=1: such pods are jobs of their own.
+    """Return the pods of the job; None outside of one, and with DLC_NUM_HOSTS=1: each pod is a job then.
 
     Raises LaunchError: nobody says how many pods there are, a number that is none, a host name that does not end with
     the index.
@@ -55,7 +55,7 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
 
 
 def _host_names(environ: Mapping[str, str], job: str, pods: int, index: int) -> tuple[list[str], str]:
-    """(every pod's host name, this one's). Of a JobSet the replicas of the job count as one cluster."""
+    """Return every pod's host name, and this one's. Of a JobSet the replicas of the job are one cluster."""
     if "REPLICATED_JOB_REPLICAS" not in environ:
         return [f"{job}-{pod}" for pod in range(pods)], f"{job}-{index}"
     replicas = _read_number(environ, "REPLICATED_JOB_REPLICAS", 1, MOST_HOSTS // pods)

@@ -1,4 +1,4 @@
-"""This host's own name, by which libraries (torchrun, gloo, Horovod) learn their address: does it lead anywhere?
+"""This host's own name, by which libraries (torchrun, gloo, Horovod) learn their address: whether it resolves.
 
 In a container without a network (`docker run --network none`) no name server knows it, and /etc/hosts neither. Without
 the socket module, whose import a job on one host does without.
@@ -18,7 +18,7 @@ HOSTS_FILE = "etc/hosts"
 
 
 def get_own_name() -> str:
-    """The name that the kernel has for this host."""
+    """Return the name that the kernel has for this host."""
     return os.uname().nodename
 
 
@@ -37,7 +37,7 @@ def find_unlisted(names: Iterable[str], root: str = "/") -> list[str]:
 
 
 def may_list_names(root: str = "/") -> bool:
-    """Whether the launcher may add to the hosts file: one that an engine has mounted. A machine's is its owner's."""
+    """Return whether the launcher may add to the hosts file: an engine's mount, not the machine's own."""
     path = f"{root}/{HOSTS_FILE}"
     return os.path.ismount(path) and os.access(path, os.W_OK)
 
@@ -49,7 +49,7 @@ def list_names(names: Iterable[str], address: str = LOOPBACK, root: str = "/") -
 
 
 def describe_trouble(root: str = "/") -> list[str]:
-    """Say that the own name does not resolve where the launcher cannot mend it; nothing where all is well."""
+    """Say that the own name does not resolve where the launcher cannot mend it; nothing if all is well."""
     name = get_own_name()
     if may_list_names(root) or not find_unlisted([name], root):
         return []

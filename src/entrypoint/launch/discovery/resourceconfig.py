@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def discover(_environ: Mapping[str, str], paths: Paths) -> Cluster | None:
-    """The file's cluster, None where there is no such file. Raises LaunchError naming the key that is wrong."""
+    """Return the file's cluster, None if there is no such file. Raises LaunchError naming the key that is wrong."""
     path = f"{paths.config}/resourceconfig.json"
     config = read_object(path)
     return None if config is None else parse_resourceconfig(path, config)
 
 
 def parse_resourceconfig(path: str, config: dict[str, Any]) -> Cluster:
-    """The cluster in `config`; `path` is only for messages."""
+    """Return the cluster in `config`; `path` is only for messages."""
     hosts = check_hosts(path, "hosts", config.get("hosts"))
     current_host = require_text(path, "current_host", config.get("current_host"))
     check_member(path, "current_host", current_host, hosts)
@@ -55,7 +55,7 @@ def parse_resourceconfig(path: str, config: dict[str, Any]) -> Cluster:
 
 
 def _read_stated(config: dict[str, Any], key: str, default: str) -> Any:
-    """What is there under the key. Serializers write null for what is not set."""
+    """Return the value under the key. Serializers write null for what is not set."""
     value = config.get(key)
     return default if value is None else value
 

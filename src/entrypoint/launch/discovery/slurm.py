@@ -15,7 +15,7 @@ ALONE = "for a job of this host alone set DLC_HOSTS to its name"
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The step's nodes, None outside of Slurm and in an allocation of one node.
+    """Return the step's nodes, None outside of Slurm and in an allocation of one node.
 
     Raises LaunchError: an allocation of several nodes without a step (the shell of a batch script or of salloc runs on
     one of them), a step whose container was not told which task it is, a malformed list, no such node.
@@ -52,7 +52,7 @@ def _refuse_without_step(environ: Mapping[str, str], found: str) -> None:
 
 
 def _het_groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[str]]:
-    """The step's nodes by component of a heterogeneous job, {} in any other job."""
+    """Return the step's nodes by component of a heterogeneous job, {} in any other job."""
     groups: dict[str, list[str]] = {}
     for number in range(len(hosts)):
         names = (f"SLURM_JOB_NODELIST_{word}_GROUP_{number}" for word in ("HET", "PACK"))
@@ -68,7 +68,7 @@ def _het_groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[
 
 
 def _own_node(environ: Mapping[str, str], hosts: list[str]) -> int:
-    """Which of the hosts this is: by name, because numbers do not follow the list in every job."""
+    """Find this host by name, because numbers do not follow the list in every job."""
     name = environ.get("SLURMD_NODENAME", "")
     if name in hosts or len(hosts) == 1:
         return hosts.index(name) if name in hosts else 0
@@ -87,7 +87,7 @@ def _own_node(environ: Mapping[str, str], hosts: list[str]) -> int:
 
 
 def _own_task(environ: Mapping[str, str], hosts: list[str], index: int) -> Task | None:
-    """This task, where the step has several on a node; None where it has one on each."""
+    """Return this task if the step has several on a node; None if it has one on each."""
     per_node = _tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "1"))
     if set(per_node) == {1}:
         return None
@@ -137,7 +137,7 @@ MOST_HOSTS = 65536  # a node list that is longer is a mistake or an attack
 
 
 def expand_node_list(node_list: str, where: str = "SLURM_STEP_NODELIST") -> Iterator[str]:
-    """The names in a node list: `a,b[1-3,07]-x` is a, b1-x, b2-x, b3-x, b07-x. Leading zeros keep their width.
+    """Return the names in a node list: `a,b[1-3,07]-x` is a, b1-x, b2-x, b3-x, b07-x (with leading zeros).
 
     Raises LaunchError, naming `where` it was read, for a malformed list.
     """
@@ -151,7 +151,7 @@ def expand_node_list(node_list: str, where: str = "SLURM_STEP_NODELIST") -> Iter
 
 
 def _split_list(node_list: str, where: str) -> list[str]:
-    """At the commas that are outside of brackets."""
+    """Split at the commas that are outside of brackets."""
     if not re.fullmatch(r"(\[[0-9,-]+\]|[^\[\],])+(,(\[[0-9,-]+\]|[^\[\],])+)*", node_list):
         raise _malformed_list(node_list, where)
     return re.findall(r"(?:\[[0-9,-]+\]|[^\[\],])+", node_list)

@@ -17,7 +17,7 @@ FIRST = ("chief", "master", "worker")  # types of tasks in rank order; others fo
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The hosts of TF_CONFIG's cluster, a group for each type of task; None without, and for an evaluator.
+    """Return the hosts of TF_CONFIG's cluster, a group for each type of task; None without, and for an evaluator.
 
     That is a task in no cluster, which works alone. Raises LaunchError for a malformed TF_CONFIG, and for any other
     task that is in no cluster.
@@ -76,7 +76,7 @@ def _own_task(config: dict[str, Any]) -> tuple[str, int]:
 
 
 def _host_of(address: str) -> str:
-    """The host of `host:port` or `[::1]:port`."""
+    """Return the host of `host:port` or `[::1]:port`."""
     host, _, port = address.rpartition(":")
     return host.strip("[]") if port.isdigit() else address.strip("[]")
 

@@ -46,7 +46,7 @@ def unpack_archive(archive: str, folder: str) -> tuple[str, ...]:
 
 
 def _within_room(tar: tarfile.TarFile, archive: str, folder: str) -> Iterator[tarfile.TarInfo]:
-    """The members; LaunchError before they take more than MOST of what is free: a full disk would end more than this.
+    """Yield the members; LaunchError before they take more than MOST of the free room: a full disk ends more.
 
     Their headers say how large they are. Some file systems say that 0 is free: there the first write that fails tells.
     """
@@ -63,7 +63,7 @@ def _within_room(tar: tarfile.TarFile, archive: str, folder: str) -> Iterator[ta
 
 
 def _read_to_the_end(tar: tarfile.TarFile) -> None:
-    """gzip's checksum stands behind all members, where tarfile does not look: without it broken code would be run."""
+    """Read on to gzip's checksum behind all members, which tarfile does not: else broken code would be run."""
     while tar.fileobj and tar.fileobj.read(1 << 20):
         pass
 
@@ -86,7 +86,7 @@ def _find_links(folder: str) -> list[str]:
 
 
 def safe_name(name: str) -> str:
-    """A member's name without anything that could lead out of the folder; "" where nothing is left."""
+    """Return a member's name without anything that could lead out of the folder; "" where nothing is left."""
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
@@ -118,7 +118,7 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def _make_way(target: str) -> None:
-    """An archive may hold a name twice, and the last one counts: what a link leads to is not written to."""
+    """Remove an earlier member of this name: the last one counts, and a link's target is not written to."""
     with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
         os.unlink(target)
 
@@ -149,7 +149,7 @@ def _hard_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[st
 
 
 def _are_the_same(path: str, other: str) -> bool:
-    """Whether both names are of one file, or of one symbolic link: what a link leads to does not count."""
+    """Return whether both names are of one file, or of one symbolic link: a link's target does not count."""
     try:
         return os.path.samestat(os.lstat(path), os.lstat(other))
     except OSError:

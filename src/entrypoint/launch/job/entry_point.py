@@ -31,22 +31,22 @@ class EntryPoint(NamedTuple):
 
     @property
     def program(self) -> str:
-        """How the user would spell it: SM_USER_ENTRY_POINT."""
+        """Spell it as the user would: SM_USER_ENTRY_POINT."""
         return f"-m {self.name}" if self.kind == MODULE else self.name
 
     @property
     def module(self) -> str:
-        """The dotted name under which `python -m` finds a module or a package's program."""
+        """Return the dotted name under which `python -m` finds a module or a package's program."""
         return self.name if self.kind == MODULE else module_name(self.name).replace("/", ".")
 
     def target(self) -> tuple[str, ...]:
-        """What a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
+        """Return what a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
         if self.kind in (PACKAGE, MODULE):
             return ("-m", self.module)
         return (f"./{self.name}" if self.name.startswith("-") else self.name,)  # no option of torchrun's
 
     def command(self, python: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """The argument list of one plain process. "--" keeps a script's name from being read as an option."""
+        """Return the arguments of one plain process. "--" keeps a script's name from being read as an option."""
         if self.kind in (PACKAGE, MODULE):
             return (python, "-m", self.module, *arguments)
         if self.kind == CONSOLE:
@@ -57,7 +57,7 @@ class EntryPoint(NamedTuple):
 
 
 def module_name(program: str) -> str:
-    """The program without its .py, or the -m before a module."""
+    """Return the program without its .py, or the -m before a module."""
     module = _MODULE.fullmatch(program)
     if module:
         return module[1]
@@ -87,7 +87,7 @@ def relative_name(program: str, code: str, setting: str = SETTING) -> str:
 def resolve_entry_point(
     program: str, folder: str, code: str = "", venv: str = "", setting: str = SETTING
 ) -> EntryPoint:
-    """The entry point `program`; `folder` shows what the code directory `code` holds or will hold.
+    """Return the entry point `program`; `folder` shows what the code directory `code` holds or will hold.
 
     An empty or absent folder is taken on trust (see `check`). Raises LaunchError: see `relative_name`.
     """
@@ -102,7 +102,7 @@ def resolve_entry_point(
 
 
 def _is_console_script(name: str, folder: str, venv: str) -> bool:
-    """Whether it is, or may be once the code's requirements are installed, a program of the virtual environment."""
+    """Return whether it is, or may be after installing requirements, a program of the virtual environment."""
     if "/" in name or name.endswith((".py", ".sh")):
         return False
     if venv and os.access(f"{venv}/bin/{name}", os.X_OK):
@@ -151,7 +151,7 @@ def make_executable(entry: EntryPoint, code: str) -> None:
 
 
 def list_contents(code: str) -> str:
-    """What is in the code directory, for messages."""
+    """Return what is in the code directory, for messages."""
     try:
         names = sorted(os.listdir(code))
     except OSError:
@@ -163,7 +163,7 @@ def list_contents(code: str) -> str:
 
 
 def is_buildable(code: str) -> bool:
-    """Whether pip can install the folder: setup.py, or a pyproject.toml that names a build system.
+    """Return whether pip can install the folder: setup.py, or a pyproject.toml that names a build system.
 
     Many a pyproject.toml only configures linters, hence the second half (uv draws the same line).
     """
@@ -177,7 +177,7 @@ def is_buildable(code: str) -> bool:
 
 
 def _interpreter(path: str) -> tuple[str, ...]:
-    """What runs a script that has no execute permission: whatever its first line names, for another text the shell.
+    """Return what runs a script without execute permission: what its first line names, for other text the shell.
 
     () for a program, which runs by itself. Shells run a text that names nothing, the kernel refuses it.
     """

@@ -47,7 +47,7 @@ _ADVICE = (
 
 
 def find_hint(lines: Iterable[str], dialect: str) -> str:
-    """The advice that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
+    """Return the hint that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
     words = tuple(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)  # PyTorch says which rank, too
     return hint_for_arguments(words, dialect) or next(
         (
@@ -81,7 +81,7 @@ _NOT_THE_SCRIPT = r"^(torchrun|accelerate|deepspeed|horovodrun)\b"
 
 
 def hint_for_arguments(lines: Iterable[str], dialect: str) -> str:
-    """The advice where a script's last lines say that it cannot read its arguments, "" for any other words."""
+    """Return the hint if a script's last lines say that it cannot read its arguments, else ""."""
     own = [line for line in lines if not re.search(_NOT_THE_SCRIPT, line)]
     if bad_value := _hint_for_value(own):
         return bad_value

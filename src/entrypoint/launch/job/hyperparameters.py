@@ -39,7 +39,7 @@ DEFAULT_LOG_LEVEL = 20  # logging.INFO
 class Job(NamedTuple):
     """The request, parsed but not yet matched with hosts, devices or files."""
 
-    program: str  # "" where nobody named one
+    program: str  # "" if nobody named one
     hyperparameters: Mapping[str, Any]  # the user's own, values parsed as JSON
     parameters: Mapping[str, Any]  # the platform's: every key that is no argument of the script
     arguments: tuple[str, ...]
@@ -55,11 +55,11 @@ class Job(NamedTuple):
 
     @property
     def framework_parameters(self) -> dict[str, Any]:
-        """The platform's parameters that its toolkit does not consume itself (SM_FRAMEWORK_PARAMS)."""
+        """Return the platform's parameters that its toolkit does not consume itself (SM_FRAMEWORK_PARAMS)."""
         return {key: value for key, value in self.parameters.items() if key not in CONSUMED}
 
     def flag(self, name: str) -> bool:
-        """A parameter that is true or false, false where it is absent. Raises LaunchError for anything else."""
+        """Return a parameter that is true or false, false if it is absent. Raises LaunchError for anything else."""
         value = self.parameters.get(name, False)
         text = value.strip().lower() if isinstance(value, str) else value
         if text in (True, "true", "1"):
@@ -69,7 +69,7 @@ class Job(NamedTuple):
         raise LaunchError(CONFIG, name, where=self.hyperparameters_file, expected="true or false", found=shown(value))
 
     def number(self, name: str) -> int | None:
-        """A parameter that is a positive number, None where it is absent. Raises LaunchError for anything else."""
+        """Return a parameter that is a positive number, None if it is absent. Raises LaunchError for anything else."""
         value = self.parameters.get(name)
         if value is None or value == "":
             return None
@@ -84,13 +84,13 @@ class Job(NamedTuple):
         return value
 
     def text(self, name: str) -> str:
-        """A parameter that is a text, "" where it is absent. Raises LaunchError for anything else."""
+        """Return a parameter that is a text, "" if it is absent. Raises LaunchError for anything else."""
         value = self.parameters.get(name)
         return "" if value is None else require_text(self.hyperparameters_file, name, value)
 
 
 def read_job(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) -> Job:
-    """The job in hyperparameters.json and inputdataconfig.json; absent files are empty ones.
+    """Read hyperparameters.json and inputdataconfig.json; absent files are empty ones.
 
     `extra` arguments of the command line follow those that the hyperparameters make.
 
@@ -120,7 +120,7 @@ def read_job(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()
 
 
 def _parse_value(path: str, key: str, value: Any) -> Any:
-    """A hyperparameter's value: JSON where the text is JSON, else the text (contract, section 2.2)."""
+    """Parse a hyperparameter's value: JSON if the text is JSON, else the text (contract, section 2.2)."""
     require_text(path, "a key", key)
     if isinstance(value, str):
         try:
@@ -186,7 +186,7 @@ DIALECTS = (TOOLKIT, SDK3, FLAGS, EQUALS)
 
 
 def as_arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ...]:
-    """The hyperparameters, none of them the platform's, as arguments. `dialect` is one of DIALECTS."""
+    """Return the hyperparameters, none of them the platform's, as arguments. `dialect` is one of DIALECTS."""
     if dialect == SDK3:
         return tuple(word for key, value in hyperparameters.items() for word in (f"--{key}", _sdk3_value(value)))
     return tuple(

@@ -42,12 +42,12 @@ def read_group_programs(environ: Mapping[str, str], parameters: Mapping[str, Any
 
 
 def tf_data_group(programs: Mapping[str, str]) -> str:
-    """The group whose hosts run tf.data.service, "" where none does."""
+    """Return the group whose hosts run tf.data.service, "" if none does."""
     return next((group for group, program in programs.items() if program == TF_DATA_PROGRAM), "")
 
 
 def setting_name(environ: Mapping[str, str]) -> str:
-    """What states the programs, for messages."""
+    """Return the name of what states the programs, for messages."""
     return SWITCH if environ.get(SWITCH) else PARAMETER
 
 

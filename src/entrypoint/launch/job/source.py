@@ -30,15 +30,16 @@ class Source(NamedTuple):
         return Decision(f"code {self.kind}: {self.location}", self.why)
 
     def visible_folder(self, paths: Paths) -> str:
-        """A folder that shows the code before it was put in place: the code directory itself unless it is copied."""
+        """Return a folder that shows the code before it is put in place: the code directory unless it is copied."""
         return self.location if self.kind == DIRECTORY else paths.code
 
 
 def locate_code(job: Job, paths: Paths) -> Source:
-    """The source that counts. A code directory that is not empty always does: the platform's toolkit never fills it
-    twice, and an image may bring its code along.
+    """Return the source that counts. A code directory that is not empty always does.
 
-    Raises LaunchError where the stated source does not exist.
+    The platform's toolkit never fills it twice, and an image may bring its code along.
+
+    Raises LaunchError if the stated source does not exist.
     """
     stated = _relocate(job.text(SETTING), paths)
     if _list_names(paths.code):
@@ -126,7 +127,7 @@ def _is_archive(path: str) -> bool:
 
 
 def _relocate(path: str, paths: Paths) -> str:
-    """A path below /opt/ml as it is called where SAGEMAKER_BASE_DIR has moved it."""
+    """Return a path below /opt/ml as it is called if SAGEMAKER_BASE_DIR has moved it."""
     if path == DEFAULT_BASE or path.startswith(f"{DEFAULT_BASE}/"):
         return paths.base + path[len(DEFAULT_BASE) :]
     return path

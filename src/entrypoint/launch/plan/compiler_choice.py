@@ -23,7 +23,7 @@ ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")  # as dlc_
 
 
 class CompilerChoice(NamedTuple):
-    """`source` is the variable or the hyperparameter that asks, "" where none does."""
+    """`source` is the variable or the hyperparameter that asks, "" if none does."""
 
     source: str = ""
     backend: str = ""  # "off", and "" where the hyperparameter asks and the image has no default
@@ -35,7 +35,7 @@ class CompilerChoice(NamedTuple):
 
 
 def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> CompilerChoice:
-    """What is asked for. With `strategy` xla the hyperparameter means XLA, whatever the image's default is.
+    """Return what is asked for. With `strategy` xla the hyperparameter means XLA, whatever the image's default.
 
     Raises LaunchError for a value that is not one of those that a switch takes.
     """
@@ -53,7 +53,7 @@ def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> Comp
 
 
 def compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
-    """The line that says what became of the request."""
+    """Return the line that says what became of the request."""
     if not found.source:
         return ()
     return (Decision(f"compiler {found.backend}" if found.compiles else "no compiler", found.source),)

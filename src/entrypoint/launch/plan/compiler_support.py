@@ -60,7 +60,7 @@ def _require_inductor(context: Context, found: CompilerChoice, strategy: str) ->
 
 
 def _require_one_world(context: Context, found: CompilerChoice, processes: int) -> None:
-    """Raise LaunchError where XLA's client for CPUs would make every process rank 0 of 1, without a word."""
+    """Raise LaunchError if XLA's client for CPUs would make every process rank 0 of 1, without a word."""
     stated = context.environ.get("PJRT_DEVICE")
     on_cpu = stated == "CPU" if stated else not (context.devices.num_gpus or context.devices.num_neurons)
     if processes < 2 or not on_cpu:
@@ -79,7 +79,7 @@ def _refuse_compiler(found: CompilerChoice, what: str, expected: str, have: str,
 
 
 def _nearest_remedy(context: Context) -> str:
-    """What works in this image, or where it would."""
+    """Return what works in this image, or where it would."""
     if "tensorflow" in context.installed or "torch_xla" in context.installed:
         return f"set {SWITCH}=xla"
     if "torch" in context.installed and not _compiles_in_place(context):
@@ -93,7 +93,7 @@ def _compiles_in_place(context: Context) -> bool:
 
 
 def _torch_version(venv: str) -> str:
-    """Of torch, "" where it cannot be read. Importing it would take seconds."""
+    """Return torch's version, "" if it cannot be read. Importing it would take seconds."""
     for folder in _package_folders(venv):
         try:
             with open(f"{folder}/torch/version.py", encoding="utf-8", errors="replace") as file:

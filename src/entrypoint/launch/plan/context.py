@@ -1,4 +1,4 @@
-"""What is known about a job on this host before a strategy decides which processes it becomes."""
+"""What a strategy is given: all that is known about a job on this host. Imports base, discovery, job, network."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class Context(NamedTuple):
 
     @property
     def host_rank(self) -> int:
-        """This host's place in the distributed group; only for hosts in it."""
+        """Return this host's place in the distributed group; only for hosts in it."""
         return self.hosts.index(self.cluster.current_host)
 
     @property
     def leader(self) -> str:
-        """The first host of the distributed group, as listed."""
+        """Return the first host of the distributed group, as listed."""
         return self.hosts[0]
 
     def address(self, host: str) -> str:
-        """What reaches a host."""
+        """Return what reaches a host."""
         return address_of(host, self.cluster, self.network)
 
     @property
     def processes_per_host(self) -> int:
-        """The job's number, else what Kubeflow tells torchrun (auto, gpu, cpu too), else one for each accelerator."""
+        """Return the job's number, else what Kubeflow tells torchrun (auto, gpu, cpu too), else one an accelerator."""
         stated = self.environ.get("PET_NPROC_PER_NODE", "")
         own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
         own = self.devices.usable_cpus if stated == "cpu" else own
@@ -75,13 +75,13 @@ class Context(NamedTuple):
         defaults: Mapping[str, str] | None = None,
         essential: bool = True,
     ) -> ProcessSpec:
-        """A process in the code directory; `variables` are set, `defaults` only where the user did not set them."""
+        """Make a process in the code directory; `variables` are set, `defaults` only if the user did not set them."""
         env = {**self.env, **(variables or {})}
         env.update({name: value for name, value in (defaults or {}).items() if name not in self.environ})
         return ProcessSpec(argv, env, self.paths.code, role, rank, essential)
 
     def script_has(self, pattern: re.Pattern[bytes]) -> bool:
-        """Whether the entry point is a Python script in which the pattern is found."""
+        """Return whether the entry point is a Python script in which the pattern is found."""
         if self.entry.kind != "script":
             return False
         try:

@@ -1,4 +1,4 @@
-"""Shows what would be started, and why, as text or JSON. It is the run itself, stopped before its last arrow."""
+"""Shows what would be started, and why, as text or JSON. Starts nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def as_json(plan: HostPlan, gpus: Mapping[str, Any] | None = None) -> str:
 
 
 def as_data(plan: HostPlan) -> dict[str, Any]:
-    """The object that `as_json` prints."""
+    """Return the object that `as_json` prints."""
     request, context, launch, install, _ = plan
     cluster, job = request.cluster, context.job
     before, processes = (
@@ -60,7 +60,7 @@ def as_data(plan: HostPlan) -> dict[str, Any]:
 
 
 def as_text(plan: HostPlan, gpus: Sequence[str] = ()) -> str:
-    """The same for a person: what all processes get stands once, every variable with the reason why it is set."""
+    """Show the same to a person: what all processes get stands once, every variable with the reason for it."""
     data = as_data(plan)
     lines = [f"host {data['cluster']['current_host']} of {', '.join(data['cluster']['hosts'])}"]
     lines += [f"devices: {', '.join(f'{name} {value}' for name, value in data['devices'].items())}", *gpus]
@@ -80,7 +80,7 @@ def reason_for(name: str) -> str:
 
 
 def _variable_lines(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
-    """A line for each, its reason behind it; variables of one reason (SM_*) have it above the first of them."""
+    """Return a line for each, its reason behind it; variables of one reason (SM_*) have it above the first."""
     lines, told = [], ""
     for name in sorted(env, key=lambda name: (name.startswith("SM_"), name)):
         why = reasons[name]
@@ -94,7 +94,7 @@ def _variable_lines(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[
 
 
 def changed_variables(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the launcher sets or changes, sorted by name."""
+    """Return the variables that the launcher sets or changes, sorted by name."""
     return {name: env[name] for name in sorted(env) if environ.get(name) != env[name]}
 
 

@@ -25,7 +25,7 @@ ON = ("1", "true", "True")  # as TensorFlow reads it
 
 
 def framework_variables(installed: frozenset[str], region: str) -> dict[str, str]:
-    """What the platform's TensorFlow toolkit sets in its images, where the user did not."""
+    """Return what the platform's TensorFlow toolkit sets in its images, unless the user did."""
     if "tensorflow" not in installed:
         return {}
     return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": region, "S3_USE_HTTPS": "1"}
@@ -34,7 +34,7 @@ def framework_variables(installed: frozenset[str], region: str) -> dict[str, str
 def keras_variables(
     entry: EntryPoint, folder: str, installed: frozenset[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[Decision, ...]]:
-    """Which Keras `tf.keras` is, with the reason; nothing where TensorFlow has one alone. `folder` shows the code.
+    """Return which Keras `tf.keras` is, with the reason; nothing if TensorFlow has one alone. `folder`: the code.
 
     The user's own setting stays. Without a word of the script it is Keras 2: Keras 3 fails below some strategies.
     """
@@ -64,7 +64,7 @@ _IMPORTS = re.compile(rb"^[ \t]*(?:from[ \t]+\.*([\w.]*)[ \t]+)?import[ \t]*(\([
 
 
 def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
-    """The entry point's source and that of each module in `folder` that it imports, by path below that."""
+    """Return the entry point's source and those of modules in `folder` that it imports, by path below that."""
     waiting = [entry.name] if entry.kind == SCRIPT else _files(entry.name, "") if entry.kind == MODULE else []
     seen = set()
     while waiting:
@@ -82,13 +82,13 @@ def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _files(module: str, below: str) -> list[str]:
-    """Where a module may be; `below`: the folder of the file that imports it."""
+    """Return where a module may be; `below`: the folder of the file that imports it."""
     path = os.path.join(below, module.replace(".", "/"))
     return [f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"]
 
 
 def keras_warning(strategy: str, env: Mapping[str, str], installed: frozenset[str]) -> tuple[Decision, ...]:
-    """A warning where Keras 3 meets a strategy that it fails under. `env` is that of the processes."""
+    """Warn if Keras 3 meets a strategy that it fails under. `env` is that of the processes."""
     meets = strategy in ("horovod", "mpi", "tf_multi_worker", "tf_parameter_server")
     if not meets or TENSORFLOW_2_16 not in installed or env.get(LEGACY_KERAS) in ON:
         return ()
@@ -125,7 +125,7 @@ _MIXED = r"Only instances of `?keras|KerasTensor|Could not interpret (optimizer|
 
 
 def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
-    """What to do about a TensorFlow script's last lines, "" for failures of its own. `env` is its environment."""
+    """Return what to do about a TensorFlow script's last lines, "" for failures of its own. `env`: the script's."""
     text = "\n".join(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     for pattern, remedy in _ADVICE:
         if match := re.search(pattern, text, re.MULTILINE):
@@ -139,7 +139,7 @@ CHIEF_NAMES = ("master", "chief")  # the platform's, which Estimators know, and 
 
 
 def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[str, str]:
-    """What TF_CONFIG calls the first task of a job with parameter servers, and why.
+    """Return what TF_CONFIG calls the first task of a job with parameter servers, and why.
 
     Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
     """
@@ -159,7 +159,7 @@ def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[s
 
 
 def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: bool) -> dict[str, str]:
-    """What Hugging Face's accelerate, below every Trainer, has to be told where it would guess wrong.
+    """Return what Hugging Face's accelerate, below every Trainer, has to be told: it would guess wrong.
 
     Without an accelerator each rank would train a model of its own; with torch_xla in the image it would take that.
     """
@@ -174,7 +174,7 @@ def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: 
 
 
 def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
-    """NCCL's flight recorder in PyTorch: it keeps the last collectives, and dumps them on a timeout or when asked."""
+    """Switch on NCCL's flight recorder in PyTorch: it dumps the last collectives on a timeout or when asked."""
     variables = {
         "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",  # collectives
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
@@ -186,7 +186,7 @@ def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
 
 
 def find_installed(venv: str) -> frozenset[str]:
-    """The known libraries in a virtual environment; empty where there is no such environment."""
+    """Return the known libraries in a virtual environment; empty if there is no such environment."""
     folders = glob.glob(f"{glob.escape(venv)}/lib/*/site-packages")
     names = [name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}")]
     if "tensorflow" in names:
@@ -204,12 +204,12 @@ _IMPORT = re.compile(rb"^(import|from)[ \t]+horovod\b", re.MULTILINE)
 
 
 def imports_horovod(context: Context) -> bool:
-    """Whether the script imports Horovod, not only where it is there or asked for."""
+    """Return whether the script imports Horovod, not only if it is there or asked for."""
     return context.script_has(_IMPORT)
 
 
 def require_gpus(context: Context) -> None:
-    """Raise LaunchError where Horovod would meet GPUs that it cannot use."""
+    """Raise LaunchError if Horovod would meet GPUs that it cannot use."""
     found = glob.glob(f"{glob.escape(context.venv)}/{WITHOUT_NCCL}") if context.devices.num_gpus else []
     if not found:
         return

@@ -58,12 +58,12 @@ class HostPlan(NamedTuple):
             entry_point.check_entry_point(entry, folder, setting)
 
     def with_decision(self, decision: Decision) -> HostPlan:
-        """The same, with one more decision made known."""
+        """Return the same plan with one more decision made known."""
         return self._replace(launch=self.launch._replace(decisions=(*self.launch.decisions, decision)))
 
 
 def make_host_plan(request: Request, folder: str = "") -> HostPlan:
-    """This host's processes. `folder` shows the user's code, which is in the code directory unless it says otherwise.
+    """Decide this host's processes. `folder` shows the user's code; without it the code directory does.
 
     Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
     """
@@ -111,7 +111,7 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
 
 
 def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[EntryPoint, str], ...]:
-    """The entry points of all groups, this host's first, each with the setting that names it."""
+    """Return the entry points of all groups, this host's first, each with the setting that names it."""
     job, own = request.job, request.cluster.current_group
     stated = {own: job.program, **job.group_programs}
     found = []
@@ -132,7 +132,7 @@ def _own_program(request: Request) -> list[Decision]:
 
 
 def _require_compiler(request: Request, context: Context) -> None:
-    """Raise LaunchError where the compiler that is asked for cannot work; hosts outside the group run no strategy."""
+    """Raise LaunchError if the compiler that is asked for cannot work; hosts outside the group run no strategy."""
     asked = request.compiler
     if asked.source and asked.backend != "off":
         here = request.strategy is not None and request.cluster.current_host in request.hosts
@@ -150,7 +150,7 @@ def _compiler_variables(request: Request) -> dict[str, str]:
 
 
 def _process_environment(request: Request) -> dict[str, str]:
-    """The whole environment of a plain process: the user's, our defaults where they have none, and the contract's."""
+    """Return the environment of a plain process: the user's, our defaults for what is not set, the contract's."""
     environ, job, paths = request.environ, request.job, request.paths
     env = {**_default_variables(request), **variables_passed_on(environ), **home_variables(environ, request.run_dir)}
     env["PATH"] = f"{job_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
@@ -165,12 +165,12 @@ def _process_environment(request: Request) -> dict[str, str]:
 
 
 def variables_passed_on(environ: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment without what nobody below may read."""
+    """Return the launcher's environment without what nobody below may read."""
     return {name: value for name, value in environ.items() if not _is_withheld(name)}
 
 
 def _is_withheld(name: str) -> bool:
-    """Whether a variable is the launchers' secret, or tells of an outer job, or of a launcher's work that is done."""
+    """Return whether a variable is the launchers' secret, or tells of an outer job or a launcher's earlier work."""
     return (name.startswith("SM_") and name not in USERS_SM) or name in WITHHELD
 
 

@@ -15,7 +15,7 @@ REQUIREMENTS = "requirements.txt"
 
 
 def pip_arguments(entry: EntryPoint, folder: str) -> tuple[str, ...]:
-    """What pip is to install for the code that `folder` shows, () for nothing.
+    """Return what pip is to install for the code that `folder` shows, () for nothing.
 
     Shell scripts and executables get their requirements too, which the platform's toolkit leaves out. Like there they
     get no package: they install it themselves where they want it, and its build may need what this job cannot reach.
@@ -26,7 +26,7 @@ def pip_arguments(entry: EntryPoint, folder: str) -> tuple[str, ...]:
 
 
 def pip_processes(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
-    """The pip command for the code that `folder` shows, () where there is nothing to install."""
+    """Return the pip command for the code that `folder` shows, () if there is nothing to install."""
     what = pip_arguments(context.entry, folder)
     if not what:
         return ()
@@ -47,7 +47,7 @@ HOME, PACKAGES = "home", "packages"  # below the run directory
 
 
 def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
-    """A home below the run directory where the user's own cannot be written to, else nothing.
+    """Return a home below the run directory if the user's own cannot be written to, else nothing.
 
     For a user without an entry in /etc/passwd the engine says that / is the home.
     """
@@ -65,7 +65,7 @@ def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
 
 
 def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[str, str]:
-    """What makes packages below the run directory seen, where the image's environment takes none; else nothing."""
+    """Return what shows packages below the run directory if the image's environment takes none; else nothing."""
     found = site_packages(venv)
     if not found or os.access(found, os.W_OK) or not can_make_folder(run_dir):
         return {}
@@ -76,7 +76,7 @@ def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[s
 
 
 def pip_installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
-    """The Python that installs what the user's code needs."""
+    """Return the Python that installs what the user's code needs."""
     own = f"{run_dir}/{PACKAGES}"
     return f"{own}/bin/python" if env["PATH"].startswith(f"{own}/bin:") else f"{venv}/bin/python"
 
@@ -93,7 +93,7 @@ def make_own_folders(env: Mapping[str, str], venv: str, run_dir: str) -> None:
 
 
 def site_packages(venv: str) -> str:
-    """Where a virtual environment keeps its packages; empty where there is none."""
+    """Return where a virtual environment keeps its packages; empty if there is none."""
     try:
         pythons = os.listdir(f"{venv}/lib")
     except OSError:
@@ -103,7 +103,7 @@ def site_packages(venv: str) -> str:
 
 
 def _make_environment(own: str, venv: str) -> None:
-    """A virtual environment that sees the packages of the other one: pip replaces none of those, it puts newer before.
+    """Make a virtual environment that sees the other's packages: pip replaces none of them, it puts newer before.
 
     Made by hand, because module venv takes a tenth of a second, and ten times that with pip.
     """

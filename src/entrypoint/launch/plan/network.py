@@ -29,7 +29,7 @@ class Network(NamedTuple):
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
-    """What a process that talks to other processes needs, wherever it runs."""
+    """Return what a process that talks to other processes needs, wherever it runs."""
     variables = {"NCCL_SOCKET_IFNAME": cluster.network_interface}
     if len(cluster.hosts) > 1 and cluster.network_interface in devices.interfaces:
         variables["GLOO_SOCKET_IFNAME"] = cluster.network_interface
@@ -45,7 +45,7 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
 
 
 def data_service_variables(network: Network) -> dict[str, str]:
-    """What dlc_runtime's data service cannot learn elsewhere: a secret of this job, and hosts without a name."""
+    """Return what dlc_runtime's data service cannot learn elsewhere: the job's secret, and hosts without a name."""
     variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
     variables.update((PROGRAM_FILES[what], path) for what, path in network.program_files.items())
     if network.addresses:
@@ -54,7 +54,7 @@ def data_service_variables(network: Network) -> dict[str, str]:
 
 
 def address_of(host: str, cluster: Cluster, network: Network) -> str:
-    """A host's name, its address where the name does not resolve, localhost where nobody gave the only host a name."""
+    """Return a host's name, its address if the name does not resolve, localhost if the only host has no name."""
     return "localhost" if cluster.is_nameless else network.addresses.get(host, host)
 
 
@@ -64,12 +64,12 @@ def join_host_port(host: str, port: int | str) -> str:
 
 
 def url_host(host: str) -> str:
-    """The host as it stands in a URL or before a port."""
+    """Return the host as it stands in a URL or before a port."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def thread_variables(devices: Devices, processes_per_host: int) -> dict[str, str]:
-    """Each of several processes gets its share of the CPUs; one process alone keeps its library's default."""
+    """Give each of several processes its share of the CPUs; one process alone keeps its library's default."""
     if processes_per_host < 2:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, devices.usable_cpus // processes_per_host))}

@@ -41,33 +41,33 @@ class Request(NamedTuple):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts of the distributed group in rank order; () when nothing is distributed."""
+        """Return the hosts of the distributed group in rank order; () if nothing is distributed."""
         return self.cluster.hosts_of(self.groups) if self.strategy else ()
 
     @property
     def run_dir(self) -> str:
-        """Where this host's launcher keeps private files of the job."""
+        """Return the folder of this host's launcher for private files of the job."""
         return stated_folder(self.environ, "DLC_RUN_DIR", default_private_folder())
 
     @property
     def compiler(self) -> CompilerChoice:
-        """The compiler that the job asks for."""
+        """Return the compiler that the job asks for."""
         return choose_compiler(self.environ, self.job, self.strategy.strategy if self.strategy else "")
 
     @property
     def records_collectives(self) -> bool:
-        """Whether PyTorch's ranks talk over NCCL here, so that its flight recorder can say who waits for whom."""
+        """Return whether PyTorch's ranks talk over NCCL here: then its flight recorder can say who waits for whom."""
         return self.strategy is not None and self.devices.num_gpus > 0 and "torch" in self.installed
 
     @property
     def starts_remotely(self) -> bool:
-        """Whether this host is one of several that mpirun's ranks run on."""
+        """Return whether this host is one of several that mpirun's ranks run on."""
         below_mpi = self.strategy is not None and self.strategy.strategy == "mpi"
         return below_mpi and len(self.hosts) > 1 and self.cluster.current_host in self.hosts
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The hosts whose end this host waits for and, on the leader, those whose end is the job's.
+        """Return the hosts whose end this host waits for and, on the leader, those whose end is the job's.
 
         Below MPI the leader's mpirun is the whole job, with Ray the leader's script. With TensorFlow 2's parameter
         servers the chief is: its workers serve it for ever. The platform's (`master` in TF_CONFIG) train by themselves,
@@ -86,7 +86,7 @@ class Request(NamedTuple):
 
     @property
     def data_groups(self) -> tuple[tuple[str, ...], ...]:
-        """By instance group, the hosts outside of the distributed groups, which end when those have."""
+        """Return, by instance group, the hosts outside of the distributed groups, which end when those have."""
         if not self.strategy:
             return ()
         known = {group.name: group for group in self.cluster.groups if group.name not in self.groups}
@@ -95,7 +95,7 @@ class Request(NamedTuple):
 
     @property
     def group_hosts(self) -> tuple[str, ...]:
-        """The hosts that end together. With a strategy and without stated groups each group is a job of its own.
+        """Return the hosts that end together. With a strategy, without stated groups, each group is a job.
 
         Of tasks that are ranks the platform takes care.
         """
@@ -139,14 +139,14 @@ def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: st
 
 
 def _own_job(job: Job, cluster: Cluster, environ: Mapping[str, str]) -> Job:
-    """The job with the program of this host's group. Raises LaunchError for programs of groups that are not there."""
+    """Return the job with the program of this host's group. Raises LaunchError for programs of unknown groups."""
     names = [group.name for group in cluster.groups] or [cluster.current_group]
     instance_groups.check_group_names(job.group_programs, names, instance_groups.setting_name(environ))
     return job._replace(program=job.group_programs.get(cluster.current_group, job.program))
 
 
 def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Raise LaunchError where mpirun, which starts one program, would have to start several."""
+    """Raise LaunchError if mpirun, which starts one program, would have to start several."""
     if len({job.group_programs.get(name, job.program) for name in groups}) > 1:
         raise LaunchError(
             CONFIG, "several programs below one mpirun", where=instance_groups.setting_name(environ),
@@ -156,7 +156,7 @@ def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, 
 
 
 def job_python(environ: Mapping[str, str]) -> str:
-    """The interpreter of the user's code, which sees the image's packages."""
+    """Return the interpreter of the user's code, which sees the image's packages."""
     return f"{job_venv(environ)}/bin/python"
 
 
@@ -165,7 +165,7 @@ def job_venv(environ: Mapping[str, str]) -> str:
 
 
 def _stated_groups(job: Job) -> object:
-    """What the job says of the groups that it is distributed over; None where it says nothing."""
+    """Return what the job says of the groups that it is distributed over; None if it says nothing."""
     return job.parameters.get(GROUPS)
 
 
@@ -181,7 +181,7 @@ def _distributed_groups(
 
 
 def _job_groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
-    """The groups that the job is distributed over: the stated ones, else all.
+    """Return the groups that the job is distributed over: the stated ones, else all.
 
     On the platform each host's own: without stated groups its toolkit takes each group for a job.
     """

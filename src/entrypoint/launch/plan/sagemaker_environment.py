@@ -26,7 +26,7 @@ LONGEST_VARIABLE = 128 * 1024 - 1  # bytes of "NAME=value"; Linux's MAX_ARG_STRL
 
 
 def encode_value(value: object) -> str:
-    """A value as the text of a variable: strings as they are, None empty, everything else compact sorted ASCII JSON."""
+    """Return a value as a variable's text: strings as they are, None empty, all else compact sorted ASCII JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -37,7 +37,7 @@ def encode_value(value: object) -> str:
 def sm_variables(
     cluster: Cluster, devices: Devices, job: Job, group: tuple[str, ...], paths: Paths, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Every SM_* variable of this host. `group` holds the names of the distributed groups.
+    """Return every SM_* variable of this host. `group` holds the names of the distributed groups.
 
     Raises LaunchError for a value that is longer than the kernel takes.
     """
@@ -95,7 +95,7 @@ _VARIABLES = (
 def _facts(
     cluster: Cluster, devices: Devices, job: Job, group: tuple[str, ...], paths: Paths, environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What SM_TRAINING_ENV holds: the attributes of the toolkit's Environment."""
+    """Return what SM_TRAINING_ENV holds: the attributes of the toolkit's Environment."""
     distribution_hosts = cluster.hosts_of(group)
     master = (distribution_hosts or cluster.hosts)[0]
     model_parallel = environ.get("SM_HP_MP_PARAMETERS")  # the toolkit asks the variable, which is not yet set here

@@ -1,4 +1,4 @@
-"""The strategies by name, and the choice between them."""
+"""The table of strategies, and the choice between them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ REQUESTS = (
 def choose_strategy(
     job: Job, environ: Mapping[str, str], cluster: Cluster, groups: tuple[str, ...], installed: frozenset[str]
 ) -> StrategyChoice | None:
-    """The request that wins, None for a plain job of one process per host. `installed`: see frameworks.py.
+    """Return the choice that wins, None for a plain job of one process per host. `installed`: see frameworks.py.
 
     `groups` are the distributed ones. Raises LaunchError for a DLC_STRATEGY or DLC_HOROVOD_CONTROLLER that does not
     exist, and where the platform started a launcher for every rank and the strategy starts ranks itself.
@@ -96,7 +96,7 @@ def _each_task_a_rank(request: StrategyChoice | None) -> StrategyChoice:
 
 
 def _of_the_platform(job: Job, environ: Mapping[str, str], cluster: Cluster) -> StrategyChoice | None:
-    """What a platform that is made for one way of starting ranks expects where the job asks for none."""
+    """Return what a platform made for one way of starting ranks expects if the job asks for none."""
     if cluster.source == "MPIJob":
         return StrategyChoice("MPIJob", "mpi")
     if environ.get("PET_NNODES") and job.program.endswith(".py"):
@@ -120,7 +120,7 @@ def _first_choice(job: Job, environ: Mapping[str, str]) -> StrategyChoice | None
 
 
 def requested_strategies(job: Job) -> list[StrategyChoice]:
-    """Every request that the job makes, whether or not it can be met."""
+    """Return every choice that the job makes, whether or not it can be met."""
     return [request for request in REQUESTS if job.flag(request.source)]
 
 
@@ -134,7 +134,7 @@ def _horovod_controller(environ: Mapping[str, str]) -> str:
 
 
 def plan_processes(context: Context, request: StrategyChoice | None) -> Launch:
-    """This host's part of the job. Hosts outside the distributed group run the entry point as one plain process.
+    """Plan this host's part. Hosts outside the distributed group run the entry point as one plain process.
 
     Ray's cluster has them all: they are where the script on its first host sends work.
     """

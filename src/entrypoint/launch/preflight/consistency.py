@@ -1,4 +1,4 @@
-"""Whether the job's hosts fit together: the same image, view of the world and devices; and the traps of each."""
+"""Whether the job's hosts fit together: image, lists of hosts, strategy, devices; and each host's own problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "ray", "single")  
 
 
 def host_facts(request: Request) -> dict[str, Any]:
-    """What the other hosts are to know of this one: JSON, small."""
+    """Return what the other hosts are to know of this one: JSON, small."""
     cluster = request.cluster
     strategy = request.strategy.strategy if request.strategy else ""
     found = host_checks.check_host(request.devices, cluster, request.environ, is_distributed=bool(strategy))
@@ -46,7 +46,7 @@ def host_facts(request: Request) -> dict[str, Any]:
 
 
 def compare_hosts(known: Mapping[str, Mapping[str, Any]]) -> list[HostFinding]:
-    """What does not fit together between the hosts, from the facts of each (host -> facts): the same list on each."""
+    """Return what does not fit together, from the facts of each host (host -> facts): the same list on each."""
     distributed = {host: facts for host, facts in known.items() if facts["processes"]}
     checks = (
         (known, "image", "the hosts run different images", "use one image, by digest, for every host of the job"),
@@ -97,7 +97,7 @@ def check_hosts(request: Request, known: Mapping[str, Mapping[str, Any]]) -> Non
 def as_report(
     known: Mapping[str, Mapping[str, Any]], seconds: float, unreached: Sequence[HostFinding] = ()
 ) -> tuple[str, bool]:
-    """The text of `--preflight`, which took `seconds`, and whether the job could start: all differences and traps."""
+    """Return the text of `--preflight`, which took `seconds`, and whether the job could start."""
     differences = [*compare_hosts(known), *(finding for finding in unreached if finding.is_error)]
     lines = [f"preflight: {len(known)} host(s) answered in {seconds:.2f} s"]
     lines += [f"error: {finding}".rstrip("; ") for finding in differences]
@@ -111,7 +111,7 @@ def as_report(
 
 
 def _difference(known: Mapping[str, Mapping[str, Any]], key: str, what: str, remedy: str) -> HostFinding | None:
-    """A finding that tells who has which value, unless all have the same."""
+    """Return a finding that tells who has which value, unless all have the same."""
     holders: dict[str, list[str]] = {}
     for host in sorted(known):
         holders.setdefault(str(known[host][key]), []).append(host)
@@ -128,7 +128,7 @@ def _list_some(hosts: list[str], total: int) -> str:
 
 
 def _shorten_list(words: Sequence[str]) -> str:
-    """The words themselves; of many, how many there are and a hash, because every host hears every other's facts."""
+    """Return the words; of many, their number and a hash, because every host hears every other's facts."""
     text = ", ".join(words)
     if len(text) <= MOST_SHOWN:
         return text

@@ -46,11 +46,11 @@ class Gpus(NamedTuple):
     nccl: str  # "" for a job of one process
 
     def as_data(self) -> dict[str, Any]:
-        """For --explain=json."""
+        """Return it for --explain=json."""
         return {**self._asdict(), "gpus": [gpu._asdict() for gpu in self.gpus]}
 
     def lines(self) -> list[str]:
-        """For the log and for --explain."""
+        """Return it for the log and for --explain."""
         counted = {gpu: self.gpus.count(gpu) for gpu in self.gpus}
         each = "; ".join(f"{count} x {gpu}" for gpu, count in counted.items()) or "unknown"
         found = f"GPUs: {each}; driver {self.driver or 'unknown'}{self._fit()}"
@@ -63,7 +63,7 @@ class Gpus(NamedTuple):
 
 
 def describe_gpus(request: Request, root: str = "/") -> Gpus | None:
-    """None where there is no NVIDIA driver. `root` relocates /proc and the image's libraries."""
+    """Describe this host's GPUs; None if there is no NVIDIA driver. `root` relocates /proc and libraries."""
     if not request.devices.num_gpus:
         return None
     told = _ask_driver(request.environ)
@@ -86,7 +86,7 @@ def _ask_driver(environ: Mapping[str, str]) -> list[list[str]]:
 
 
 def parse_answer(text: str, fields: int) -> list[list[str]]:
-    """The rows of what nvidia-smi printed; its messages are none."""
+    """Return the rows of what nvidia-smi printed; its messages are none."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == fields]
 
@@ -98,7 +98,7 @@ def _parse_gpu(fields: list[str]) -> Gpu:
 
 
 def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
-    """What nvidia-smi prints; "" where there is none, it fails, or it does not answer in time."""
+    """Return what nvidia-smi prints; "" if there is none, it fails, or it does not answer in time."""
     import subprocess  # a host without GPUs has no use for it
 
     argv = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
@@ -122,7 +122,7 @@ def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
 
 
 def _describe_nccl(request: Request) -> str:
-    """What it has to talk with. What it takes is its own choice, which it prints with NCCL_DEBUG=INFO."""
+    """Say what NCCL has to talk with. What it takes is its own choice, which it prints with NCCL_DEBUG=INFO."""
     if not request.strategy:
         return ""
     cluster, devices = request.cluster, request.devices

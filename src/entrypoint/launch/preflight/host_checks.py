@@ -41,7 +41,7 @@ class HostFinding(NamedTuple):
 def check_host(
     devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/", is_distributed: bool = False
 ) -> list[HostFinding]:
-    """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries.
+    """Return every problem of this host. `root` relocates /dev, /proc, /sys and the image's libraries.
 
     `is_distributed`: several processes talk to each other, on this host alone too.
     """
@@ -202,13 +202,13 @@ _RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu\d+)?-(\d+)\.")
 
 
 def check_nvidia(root: str, venv: str) -> list[HostFinding]:
-    """What would leave this host's GPUs idle. `root` relocates /proc and /dev."""
+    """Return what would leave this host's GPUs idle. `root` relocates /proc and /dev."""
     found = [_check_driver(root, venv), *_check_lost_gpus(root)]
     return [finding for finding in found if finding]
 
 
 def image_cuda(venv: str) -> int:
-    """The major version of the CUDA runtime that the image's wheels brought along, 0 for none."""
+    """Return the major version of the CUDA runtime that the image's wheels brought along, 0 for none."""
     for python in _list_entries(f"{venv}/lib"):
         for name in _list_entries(f"{venv}/lib/{python}/site-packages"):
             match = _RUNTIME.match(name)
@@ -218,19 +218,19 @@ def image_cuda(venv: str) -> int:
 
 
 def nvidia_driver(root: str) -> str:
-    """The driver's version, such as 535.183.01; "" where there is none."""
+    """Return the driver's version, such as 535.183.01; "" if there is none."""
     match = re.search(r"Kernel Module\b.*?\s(\d{3,4}(?:\.\d+)+)\s", _read_content(f"{root}/proc/driver/nvidia/version"))
     return match[1] if match else ""
 
 
 def is_too_old(version: str, cuda: int, root: str) -> bool:
-    """Whether a driver cannot run the image's CUDA, and the image brings no newer part of a driver along."""
+    """Return whether a driver cannot run the image's CUDA, and the image brings no newer part of a driver along."""
     major = version.partition(".")[0]
     return int(major) < OLDEST_DRIVER.get(cuda, 0) and not os.path.exists(f"{root}/{COMPAT}")
 
 
 def nvidia_models(root: str) -> list[str]:
-    """The names of the GPUs that the driver lists."""
+    """Return the names of the GPUs that the driver lists."""
     folder = f"{root}/proc/driver/nvidia/gpus"
     found = (
         re.search(r"Model:\s*(.*\S)", _read_content(f"{folder}/{name}/information")) for name in _list_entries(folder)

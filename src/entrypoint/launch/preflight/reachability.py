@@ -1,4 +1,4 @@
-"""Whether the job's hosts reach each other, and not the leader alone: each tries some of the others' doors.
+"""Whether the job's hosts reach each other, and not the leader alone: each probes some of the others.
 
 All others in a small job. In a large one those at distance 1, 2, 4, ... in the list of hosts: each host is tried by as
 many others as the number of hosts has binary digits, so that a host, a rack or a zone that is cut off is noticed.
@@ -44,9 +44,9 @@ PORTS = {"tf_multi_worker": settings.TF_MULTI_WORKER_PORT, "tf_parameter_server"
 
 
 def probe_port(request: Request, rules: GroupRules) -> int | None:
-    """The port of this host's door, 0 for any; None where there is nobody to try it.
+    """Return the port of this host's probe listener, 0 for any; None if there is nobody to try it.
 
-    Hosts of an elastic job come and go: one that comes late finds the doors closed.
+    Hosts of an elastic job come and go: one that comes late finds the probe listeners closed.
     """
     hosts = _connected_hosts(request)
     if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
@@ -56,7 +56,7 @@ def probe_port(request: Request, rules: GroupRules) -> int | None:
 
 
 def choose_targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
-    """The hosts that this one tries."""
+    """Return the hosts that this one tries."""
     at, count = hosts.index(own), len(hosts)
     if count <= ALL_PAIRS:
         distances: Sequence[int] = range(1, count)
@@ -77,7 +77,7 @@ def check_reachability(request: Request, group: Member) -> None:
 
 
 def try_hosts(request: Request, group: Member) -> list[HostFinding]:
-    """What this host cannot reach, in one finding: none if all is well, or if the job ends meanwhile."""
+    """Return the hosts that this one cannot reach as one finding: none if all is well, or if the job ends."""
     own, hosts = request.cluster.current_host, _connected_hosts(request)
     if group.probe_listener is None:
         return []
@@ -100,7 +100,7 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
 
 
 def exchange_findings(group: Member, findings: list[HostFinding]) -> list[HostFinding]:
-    """For `--preflight`: tell the others; this host's findings and what another one told, when all have tried."""
+    """Tell the others, for `--preflight`; return this host's findings and another one's, when all have tried."""
     own = group.config.host
     errors = [Failure(str(finding), host=own, exit_code=CONFIG) for finding in findings if finding.is_error]
     group.report(errors[0] if errors else None)
@@ -123,12 +123,12 @@ class Probe(threading.Thread):
         self._address, self._trouble = "", "its name is still being looked up"
 
     def __str__(self) -> str:
-        """The host, where it was looked for, and why it was not found."""
+        """Name the host, where it was looked for, and why it was not found."""
         where = f"{self._address}, port {self._port}" if self._address else f"port {self._port}"
         return one_line(f"{self._host} ({where}): {self._trouble}")
 
     def run(self) -> None:
-        """The thread."""
+        """Run the thread."""
         deadline = time.monotonic() + BOUND
         while True:
             self.has_reached = any(self._answers(address, deadline) for address in self._addresses())
@@ -137,7 +137,7 @@ class Probe(threading.Thread):
             time.sleep(PAUSE)
 
     def _addresses(self) -> Iterator[str]:
-        """Where it came from, for which a resolver that hangs is not waited for; then by its name."""
+        """Yield where it came from, so that no resolver that hangs is waited for; then what its name means."""
         if self._came_from:
             yield self._came_from
         found = host_addresses.resolve(self._host)
@@ -163,7 +163,7 @@ class Probe(threading.Thread):
 
 
 def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) -> str:
-    """The host whose door this is. Raises OSError, NotOfThisJobError."""
+    """Return the host whose probe listener this is. Raises OSError, NotOfThisJobError."""
     deadline = time.monotonic() + timeout
     with socket.create_connection((address, port), timeout, source_address=source_address(own)) as sock:
         channel = Channel(sock, key, is_server=False)
@@ -178,5 +178,5 @@ def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) 
 
 
 def _connected_hosts(request: Request) -> tuple[str, ...]:
-    """Those that connect to each other: of the strategy, of a plain job perhaps all."""
+    """Return the hosts that connect to each other: of the strategy, of a plain job perhaps all."""
     return request.hosts or request.group_hosts

@@ -1,4 +1,4 @@
-"""One process of the plan: how it is started, its pid, its two output streams, and what its end means."""
+"""One started process: its pid, its two output streams, and its end as a failure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int:
-        """The exit code as shells count: the process's own, or 128 + N for signal N. Only after `ended`."""
+        """Return the exit code as shells count: its own, or 128 + N for signal N. Only after `ended`."""
         return self._code if self._code >= 0 else 128 - self._code
 
     @property
@@ -69,14 +69,14 @@ class ChildProcess:
         return f"was ended by {self.signal_name}" if self.signal_name else f"exited with code {self.exit_code}"
 
     def last_lines(self) -> tuple[str, ...]:
-        """Its last lines on stderr; on stdout where stderr said nothing."""
+        """Return its last lines on stderr; on stdout if stderr said nothing."""
         return self.stderr.last_lines(LAST_LINES) or self.stdout.last_lines(LAST_LINES)
 
 
 def make_failure(
     child: ChildProcess, host: str, cause: str, ranks: Sequence[RankEnd] = (), early: Sequence[str] = ()
 ) -> Failure:
-    """The failure report of a process that ended badly; below torchrun and mpirun, of the rank that failed first.
+    """Report a process that ended badly; below torchrun and mpirun, the rank that failed first.
 
     `early` are names of processes that had ended with 0 before it.
     """
@@ -100,7 +100,7 @@ def make_failure(
 
 
 def make_start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> Failure:
-    """The failure report of a process that could not be started."""
+    """Report a process that could not be started."""
     missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
     found = f"{error.filename or spec.argv[0]}: {error.strerror}" if isinstance(error, OSError) else str(error)
     if isinstance(error, OSError) and error.errno == errno.E2BIG:
@@ -170,7 +170,7 @@ def spawn_process(spec: ProcessSpec, stdout: int, stderr: int) -> int:
 
 
 def _open_working_directory() -> int | None:
-    """The working directory, to come back to; None where this user may not enter it, as after a change of users."""
+    """Open the working directory, to come back to; None if this user may not enter it (after a change of users)."""
     try:
         return os.open(".", os.O_PATH | os.O_DIRECTORY)
     except PermissionError:
@@ -178,7 +178,7 @@ def _open_working_directory() -> int | None:
 
 
 def _find_program(name: str, path: str) -> str:
-    """The file to execute, as a shell with this PATH finds it."""
+    """Return the file to execute, as a shell with this PATH finds it."""
     if "/" in name:
         return name
     candidates = [f"{folder or '.'}/{name}" for folder in path.split(":")]

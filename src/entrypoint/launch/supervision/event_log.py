@@ -1,4 +1,4 @@
-"""With DLC_LOGS=1: what each process wrote and what became of it, as files that are uploaded with the results.
+"""With DLC_LOGS=1: each process's output, and what became of it, as files that are uploaded with the results.
 
 `output/data/launcher/` gets `<host>-events.jsonl`, a line of JSON for each event (ready, start, stop, failure, end),
 and `<host>-<role>-<rank>.log`, bounded in size: the beginning, and in a second file, begun anew when full, the end.
@@ -33,14 +33,14 @@ class ProcessLog:
             self._size += os.write(self._file, data[: self._half]) if self._file >= 0 else 0
 
     def close(self) -> None:
-        """No more will come."""
+        """Close the file: no more will come."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 class EventLog:
-    """The events of this host, and the logs of its processes. `folder` is empty where none are wanted."""
+    """The events of this host, and the logs of its processes. `folder` is empty if none are wanted."""
 
     def __init__(self, folder: str, host: str) -> None:
         self._folder, self._host = folder, host
@@ -66,7 +66,7 @@ class EventLog:
                 os.close(fd)
 
     def open_log(self, role: str, rank: int | str) -> ProcessLog | None:
-        """A log for one process; None where none is wanted."""
+        """Return a log for one process; None if none is wanted."""
         return ProcessLog(f"{self._folder}/{self._host}-{role}-{rank}.log") if self._folder else None
 
 

@@ -36,9 +36,9 @@ _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<str
 
 
 def error_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The frame in the user's code and the error line of the last traceback; () where there is none.
+    """Return the frame in the user's code and the error line of the last traceback; () if there is none.
 
-    That of a program that only started the one that failed counts where there is no other.
+    That of a program that only started the one that failed counts if there is no other.
     """
     lines = tuple(_RANK.sub("", line) for line in lines)
     starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
@@ -49,19 +49,19 @@ def error_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def most_telling_lines(error: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The `error` where it is known, else what the last lines say of it; without a traceback the last of them."""
+    """Return the `error` if it is known, else what the last lines say of it; without a traceback the last line."""
     return error or error_lines(lines) or tuple(map(shorten, lines[-1:]))
 
 
 def last_whole_lines(text: str, room: int) -> str:
-    """The last whole lines that fit into so many characters; of a line that is longer than that its end."""
+    """Return the last whole lines that fit into so many characters; of a longer line its end."""
     cut = text[-room:]
     whole = cut if len(text) <= room or text[-room - 1] == "\n" else cut.partition("\n")[2]
     return whole or cut
 
 
 def _lines_of_traceback(body: tuple[str, ...]) -> tuple[str, ...]:
-    """The same of the lines below one traceback's head."""
+    """Return the same of the lines below one traceback's head."""
     frames = [number for number, line in enumerate(body) if _FRAME.fullmatch(line)]
     own = [number for number in frames if not any(part in body[number] for part in _LIBRARY)]
     last_frame = frames[-1] if frames else -1
@@ -73,13 +73,13 @@ def _lines_of_traceback(body: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def without_noise(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The lines without marks below code and without what libraries log; all of them where nothing else is left."""
+    """Return the lines without marks below code and logs of libraries; all of them if nothing else is left."""
     kept = tuple(line for line in lines if not _MARKS.fullmatch(line) and not _CHATTER.match(line))
     return kept or lines
 
 
 def shorten(line: str) -> str:
-    """A long line's two ends."""
+    """Return a long line's two ends."""
     if len(line) <= LONGEST_ERROR:
         return line
     half = LONGEST_ERROR // 2
@@ -87,7 +87,7 @@ def shorten(line: str) -> str:
 
 
 def _frame_lines(body: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """The frame and the source line that follows it."""
+    """Return the frame and the source line that follows it."""
     following = body[number + 1 : number + 2]
     source = tuple(line for line in following if line[:1].isspace() and not _FRAME.fullmatch(line))
     return tuple(shorten(line) for line in (body[number], *source))
@@ -119,7 +119,7 @@ _MPIRUN_LEFT = r"due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<ho
 
 
 def cause_after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
-    """The failure of a stopped run as its ranks' files tell it; None where each ended with 0.
+    """Return the failure of a stopped run as its ranks' files tell it; None if each ended with 0.
 
     The starter's own exit code says nothing after a stop. `why` is what asked for it; `grace` is the one that ran out,
     or 0.
@@ -136,7 +136,7 @@ def cause_after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failur
 
 
 def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> Failure:
-    """The failure with the rank, exit code and last lines of the rank that failed first; itself without a report.
+    """Return the failure with rank, code and last lines of the rank that failed first; itself without a report.
 
     `output` is the last of the starter's stderr, in which the ranks' lines begin with [host:rank]; `ranks` are those on
     this host, as their files tell.
@@ -158,7 +158,7 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
 
 
 def _with_lost_rank(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:
-    """The failure of a rank that this one lost, and that took longer to end: its starter saw this one first."""
+    """Return the failure of a rank that this one lost: it took longer to end, so its starter saw this one first."""
     said: dict[tuple[str, str], list[str]] = {}
     for host, rank, line in re.findall(_LINE, output):
         said.setdefault((host, rank), []).append(line)
@@ -172,7 +172,7 @@ def _with_lost_rank(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Fa
 
 
 def _not_started(failure: Failure, output: str) -> Failure:
-    """The failure with the reason why mpirun could not start another host, where that was it."""
+    """Add to the failure why mpirun could not start another host, if that was it."""
     agent = re.search(_MPI_AGENT, output) if failure.role == "mpirun" else None
     return (
         failure._replace(cause=f"{failure.cause}: {agent['why']}", exit_code=UNAVAILABLE, last_lines=())
@@ -193,12 +193,12 @@ def _failure_of_rank_file(rank: RankEnd) -> Failure:
 
 
 def _in_own_words(named: Failure, rank: RankEnd) -> Failure:
-    """What the rank's parent kept of it: the starter's output may be full of other ranks' lines."""
+    """Add what the rank's parent kept of it: the starter's output may be full of other ranks' lines."""
     return named._replace(last_lines=rank.last_lines or named.last_lines, error=rank.error)
 
 
 def _stopped_starter(failure: Failure, output: str) -> Failure:
-    """The failure of a starter that was asked to stop: it exits with 1, which says nothing."""
+    """Return the failure of a starter that was asked to stop: it exits with 1, which says nothing."""
     match = re.match(_STOPPED, failure.cause)
     if match is None:
         return failure
@@ -209,7 +209,7 @@ def _stopped_starter(failure: Failure, output: str) -> Failure:
 
 
 def _lines_of_ranks(output: str) -> tuple[str, ...]:
-    """The last lines before torchrun's own; none where it is not torchrun that wrote."""
+    """Return the last lines before torchrun's own; none if it is not torchrun that wrote."""
     own = re.search(_TORCHRUN_OWN, output)
     return tuple(output[: own.start()].splitlines()[-LAST_LINES:]) if own else ()
 
@@ -255,7 +255,7 @@ _LOST = (
 
 
 def is_consequence(last_lines: Sequence[str]) -> bool:
-    """Whether the error in a process's last lines only says that another process has gone."""
+    """Return whether the error in a process's last lines only says that another process has gone."""
     heads = [number for number, line in enumerate(last_lines) if line.endswith("Traceback (most recent call last):")]
     words = last_lines[heads[-1] :] if heads else last_lines
     return any(re.search(_LOST, line) for line in words if not line.startswith(" "))

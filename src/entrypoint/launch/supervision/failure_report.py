@@ -19,7 +19,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and newline
 
 
 def as_frame(failure: Failure, with_lines: bool = True) -> str:
-    """The report between two rules, for stderr: the cause, and what the process said last.
+    """Return the report between two rules, for stderr: the cause, and what the process said last.
 
     `with_lines`: all its last lines, where they stand far above or among other ranks'; else those that tell most.
     """
@@ -36,9 +36,9 @@ def as_frame(failure: Failure, with_lines: bool = True) -> str:
 
 
 def as_file_text(failure: Failure) -> str:
-    """The failure file's text: the cause, then the last lines, the last that says something within REASON_LENGTH.
+    """Return the failure file's text: the cause, then the last telling lines, within REASON_LENGTH.
 
-    Where they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
+    If they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
     """
     from launch.supervision.failure_cause import last_whole_lines  # only jobs that failed need it
 
@@ -102,7 +102,7 @@ def write_file(path: str, outcome: Outcome) -> bool:
 
 
 def as_stopped(outcome: Outcome, exit_code: int, host: str) -> Outcome:
-    """A run whose state was saved after a stop: its own 0, or the exit code that the user wants to see for it."""
+    """Give a run whose state was saved after a stop its own 0, or the exit code that the user wants for it."""
     if not exit_code:
         return outcome
     cause = f"stopped on request, and every process on {host} ended with 0 (DLC_STOPPED_EXIT_CODE={exit_code})"
@@ -142,7 +142,7 @@ def _is_full(folder: str) -> bool:
 
 
 def _without_control(failure: Failure) -> Failure:
-    """Without characters that end a text for whoever reads it in C, or that no API passes on: NUL, colours."""
+    """Escape characters that end a text for a reader in C, or that no API passes on: NUL, colours."""
     return failure._replace(
         cause=_escape(failure.cause),
         last_lines=tuple(map(_escape, failure.last_lines)),
@@ -156,7 +156,7 @@ def _escape(text: str) -> str:
 
 
 def _shorten_failure(failure: Failure, head: str) -> tuple[str, str]:
-    """(the head with what tells most, the lines without noise) of lines that do not fit."""
+    """Return the head with what tells most, and the lines without noise, of lines that do not fit."""
     from launch.supervision import failure_cause  # only long reports need it
 
     told = failure.error or failure_cause.error_lines(failure.last_lines)

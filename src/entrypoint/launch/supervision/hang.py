@@ -47,7 +47,7 @@ class Watchdog:
         self._interval = min(5.0, timeout / 4)
 
     def is_hung(self, bytes_read: int) -> bool:
-        """Whether there was no progress for `timeout` seconds; `bytes_read` counts the output so far."""
+        """Return whether there was no progress for `timeout` seconds; `bytes_read` counts the output so far."""
         now = time.monotonic()
         if not self.timeout or now - self._looked_at < self._interval:
             return False
@@ -61,7 +61,7 @@ class Watchdog:
         return now - self._progress_at >= self.timeout
 
     def describe(self, host: str) -> str:
-        """What it barks at."""
+        """Say what was noticed."""
         return (
             f"the job hangs on {host}: no output and no CPU use for {self.timeout:g} s (DLC_HANG_TIMEOUT); "
             "the Python stacks of its processes follow"
@@ -81,7 +81,7 @@ MOST_TEXT = 1 << 18  # characters of one process's stacks
 
 
 def add_stacks(outcome: Outcome, running: Mapping[int, ProcessSpec], console: Console, ranks: RankFolder) -> Outcome:
-    """The outcome of a job that hangs, with these processes' stacks; the files of NCCL's flight recorder are said."""
+    """Add these processes' stacks to the outcome of a job that hangs; name the files of NCCL's flight recorder."""
     dumps = [path for spec in running.values() for path in dump_flight_recorder(spec.env)]
     if dumps:
         console.stderr.write(f"dlc: NCCL's flight recorder: {', '.join(dumps)}\n".encode("utf-8", "replace"))
@@ -127,7 +127,7 @@ def _abort_process(console: Console, pid: int, ranks: RankFolder) -> str:
 
 
 def _stack_in_rank_file(pid: int, ranks: RankFolder) -> str:
-    """The last words of a rank: below mpirun they go to the leader's log, wherever the rank runs."""
+    """Return the last words of a rank: below mpirun they go to the leader's log, wherever the rank runs."""
     return "\n".join(line for end in ranks.read_ends() if end.pid == pid and end.code for line in end.last_lines)
 
 
@@ -171,7 +171,7 @@ LOOK = 0.1  # seconds
 
 
 def dump_flight_recorder(variables: Mapping[str, str]) -> list[str]:
-    """The files that came of asking the ranks of a process with these variables; none where nobody listens."""
+    """Ask the ranks of a process with these variables for dumps; return the files, none if nobody listens."""
     pipes, files = variables.get(PIPE_VARIABLE, ""), variables.get(FILE_VARIABLE, "")
     if not pipes or not files:
         return []

@@ -1,4 +1,4 @@
-"""Lines of ranks on their way through mpirun, which cuts what it carries wherever its buffer of 4 KiB is full.
+"""Carries whole lines of ranks through mpirun, which cuts its input at every 4 KiB.
 
 A rank's parent writes packets to the pipe that mpirun gave it for stderr: mpirun reads each of them by itself
 (O_DIRECT, pipe(7)), whole lines of at most 4 KiB. For stdout mpirun gives it a terminal, which knows no packets; so
@@ -91,7 +91,7 @@ class FramedStream(Stream):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a reader is too far behind."""
+        """Return whether a reader is too far behind."""
         return super().is_stalled or self._stdout.is_stalled
 
     def take(self, data: bytes) -> None:

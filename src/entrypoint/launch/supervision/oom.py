@@ -18,7 +18,7 @@ class Memory(NamedTuple):
 
 
 def read_memory(root: str = "") -> Memory | None:
-    """The container's memory cgroup, or None where there is none to be read. `root` relocates /proc and /sys."""
+    """Read the container's memory cgroup, None if there is none to be read. `root` relocates /proc and /sys."""
     groups = _own_groups(root)
     for folder in _list_candidates(root + V2_MOUNT, groups.get("", "")):
         kills = _read_field(folder + "/memory.events", "oom_kill")
@@ -32,7 +32,7 @@ def read_memory(root: str = "") -> Memory | None:
 
 
 def explain_kill(before: Memory | None, now: Memory | None) -> str:
-    """The cause in words if a process was killed for lack of memory between the two readings, else empty."""
+    """Return the cause in words if a process was killed for lack of memory between two readings, else empty."""
     if before is None or now is None or now.kills <= before.kills:
         return ""
     limit = f"the container's limit is {now.limit / (1 << 30):.2f} GiB" if now.limit else "the machine had none left"
@@ -57,7 +57,7 @@ def _own_groups(root: str) -> dict[str, str]:
 
 
 def _list_candidates(mount: str, path: str) -> list[str]:
-    """The cgroup's own folder, then the mount itself: without a cgroup namespace a container's path is the host's."""
+    """Return the cgroup's own folder, then the mount: without a cgroup namespace a container's path is the host's."""
     return [mount + path.rstrip("/"), mount]
 
 

@@ -60,7 +60,7 @@ class Sink:
             self.pending.clear()
 
     def _whole_lines(self) -> int:
-        """How much to write at once: whole lines, so that nobody else's line comes between two halves of one.
+        """Return how much to write at once: whole lines, so that no other line comes between two halves of one.
 
         What is at most PIPE_BUF long goes into a pipe in one piece; a longer line has to be written alone.
         """
@@ -113,7 +113,7 @@ class Stream:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the reader of what comes here is so far behind that nothing more is to be read."""
+        """Return whether the reader is so far behind that nothing more is to be read."""
         return len(self.sink.pending) >= BACKLOG
 
     def take(self, data: bytes) -> None:
@@ -129,7 +129,7 @@ class Stream:
             self.sink.write(data)
 
     def last_lines(self, number: int) -> tuple[str, ...]:
-        """The last lines that say something, at most `number`."""
+        """Return the last lines that say something, at most `number`."""
         text = self.tail.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         return tuple(line for line in text.split("\n") if line.strip())[-number:]
 
@@ -157,7 +157,7 @@ class Stream:
             self._partial = self._partial[LONGEST_LINE:]
 
     def _thin_out(self, data: bytes) -> bytes:
-        """The data with line ends alone: of the states that a progress bar is drawn in, one a second and the last.
+        """Return the data with line ends alone: of a progress bar's states one a second, and the last.
 
         A carriage return at the very end is held until it is known what follows it.
         """
@@ -200,7 +200,7 @@ class Console:
 
     @property
     def is_open(self) -> bool:
-        """Whether any stream has not come to its end."""
+        """Return whether any stream has not come to its end."""
         return bool(self._streams)
 
     def turn(self, timeout: float) -> None:
@@ -253,7 +253,7 @@ class Console:
             stream.captured = bytearray()
 
     def end_capture(self) -> bytes:
-        """The copies, one stream after the other."""
+        """Return the copies, one stream after the other."""
         copies = b"".join(stream.captured or b"" for stream in self._capturing)
         for stream in self._capturing:
             stream.captured = None

@@ -1,4 +1,4 @@
-"""Every process below this one, also those in sessions of their own and those whose parent is gone."""
+"""Every process below this one, from /proc: also those in other sessions and those without a parent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_COMMAND = 1 << 12  # bytes of a command line that are looked at
 
 
 def adopt_orphans() -> bool:
-    """Make orphaned descendants children of this process instead of PID 1's; False where the kernel cannot.
+    """Make orphaned descendants children of this process instead of PID 1's; False if the kernel cannot.
 
     A daemon that forked twice then still shows up below us, to be signalled and reaped. PID 1 adopts them anyway.
     """
@@ -41,14 +41,14 @@ def find_descendants(root: int | None = None) -> list[int]:
 
 
 def find_orphans(but: Container[int]) -> list[int]:
-    """What was left to this process by parents that have ended, and what is below it; `but` are its own children."""
+    """Return what parents that have ended left to this process, and all below; `but` are its own children."""
     me = os.getpid()
     left = [pid for pid in find_descendants() if pid not in but and parent_of(pid) == me]
     return [pid for orphan in left for pid in (orphan, *find_descendants(orphan))]
 
 
 def parent_of(pid: int) -> int:
-    """The parent's pid; 0 for a process that is gone."""
+    """Return the parent's pid; 0 for a process that is gone."""
     state = _state_and_parent(pid)
     return state[1] if state else 0
 
@@ -60,13 +60,13 @@ def cpu_ticks(pid: int) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
+    """Return whether the process is there and no zombie."""
     fields = _read_stat(pid)
     return bool(fields) and fields[0] not in "ZX"
 
 
 def is_paused(pid: int) -> bool:
-    """Whether the process is stopped by SIGSTOP or its like: it hears no other signal until SIGCONT."""
+    """Return whether the process is stopped by SIGSTOP or the like: it hears no other signal until SIGCONT."""
     return _read_stat(pid)[:1] == ["T"]
 
 
@@ -82,7 +82,7 @@ def signal_all(signum: int, catchers_only: bool = False, but: Container[int] = (
 
 
 def send_signal(pid: int, signum: int) -> bool:
-    """Whether the signal could be sent: the process is there, and is no set-uid program of another user."""
+    """Send the signal; return whether the process is there, and is no set-uid program of another user."""
     try:
         os.kill(pid, signum)
     except (ProcessLookupError, PermissionError):
@@ -91,7 +91,7 @@ def send_signal(pid: int, signum: int) -> bool:
 
 
 def catches_signal(pid: int, signum: int) -> bool:
-    """Whether the process has a handler for the signal."""
+    """Return whether the process has a handler for the signal."""
     return has_signal(signal_masks(pid), "SigCgt", signum)
 
 
@@ -106,12 +106,12 @@ def signal_masks(pid: int) -> dict[str, int]:
 
 
 def has_signal(masks: dict[str, int], kind: str, signum: int) -> bool:
-    """Whether the mask of this kind holds the signal."""
+    """Return whether the mask of this kind holds the signal."""
     return bool(masks.get(kind, 0) >> (signum - 1) & 1)
 
 
 def command_of(pid: int) -> tuple[str, ...]:
-    """The command line; () for one that is gone."""
+    """Return the command line; () for a process that is gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             text = file.read(LONGEST_COMMAND).decode("utf-8", "replace")
@@ -121,7 +121,7 @@ def command_of(pid: int) -> tuple[str, ...]:
 
 
 def list_processes(pids: Sequence[int]) -> str:
-    """The first of these processes as a message names them."""
+    """Name the first of these processes as a message does."""
     shown = ", ".join(describe_process(pid) for pid in pids[:5])
     return shown + (f" and {len(pids) - 5} more" if len(pids) > 5 else "")
 

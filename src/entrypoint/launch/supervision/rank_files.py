@@ -1,6 +1,6 @@
-"""A folder through which this host's launcher and the parents of its ranks (rank_wrapper.py) tell each other news.
+"""The folder of files through which the parents of ranks (rank_wrapper.py) and this host's launcher talk.
 
-It holds these files and one for each rank. Where it could not be made, nobody hears of their ends.
+It holds these files and one for each rank. If it could not be made, nobody hears of their ends.
 """
 
 from __future__ import annotations
@@ -40,39 +40,39 @@ class RankFolder:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the launcher is ending the job."""
+        """Return whether the launcher is ending the job."""
         return bool(self.path) and os.path.exists(f"{self.path}/{MARKER}")
 
     def mark_stopping(self) -> None:
-        """The launcher: the end of a rank is no reason to end the others."""
+        """Say, as the launcher, that the end of a rank is no reason to end the others."""
         self._write(MARKER, "")
 
     def join(self) -> int:
-        """A rank's parent: take part in the lock; its descriptor, to wait for the end of all others."""
+        """Take part, as a rank's parent, in the lock; return its descriptor, to wait for the end of all others."""
         if (fd := self.open_lock(LOCK)) >= 0:
             fcntl.flock(fd, fcntl.LOCK_SH)
         return fd
 
     def open_lock(self, name: str) -> int:
-        """A descriptor for flock(); -1 without a folder."""
+        """Return a descriptor for flock(); -1 without a folder."""
         try:
             return os.open(f"{self.path}/{name}", os.O_RDWR | os.O_CREAT, 0o600) if self.path else -1
         except OSError:
             return -1
 
     def write(self, end: RankEnd) -> None:
-        """A rank's parent: tell how it stands."""
+        """Tell, as a rank's parent, how it stands."""
         self._write(f"{end.rank}.json", json.dumps(end._replace(ended_at=time.time())))
 
     def first_to_leave(self) -> str:
-        """The launcher: the first rank that ended, once, if that was with 0; else empty."""
+        """Return, to the launcher and once, the first rank that ended, if that was with 0; else empty."""
         if self._told or os.path.exists(f"{self.path}/{LAUNCHER}"):
             return ""
         self._told = True
         return "".join(f"worker rank {end.rank} on {end.host}" for end in self.read_ends()[:1] if end.code == 0)
 
     def read_ends(self) -> list[RankEnd]:
-        """The launcher: all ranks, those that ended in their order, then those that did not."""
+        """Return, to the launcher, all ranks: those that ended in their order, then those that did not."""
         found: list[RankEnd] = []
         try:
             names = os.listdir(self.path) if self.path else []
@@ -96,7 +96,7 @@ class RankFolder:
 
 
 def make_rank_folder(folder: str) -> str:
-    """Make this folder, empty; its path, "" where none is wanted or can be made."""
+    """Make this folder, empty; its path, "" if none is wanted or can be made."""
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         for name in os.listdir(folder):  # of an earlier run in this container

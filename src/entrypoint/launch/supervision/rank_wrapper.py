@@ -1,4 +1,4 @@
-"""The parent of one rank below torchrun or mpirun: carries its output, keeps its last lines, knows how it ended.
+"""The parent of one rank below torchrun or mpirun: carries its output, and knows how it ended.
 
 It stands between the starter and the user's program, because starters end all ranks when one ends badly: torchrun 30 s
 later, mpirun after 2 s. After a stop it holds its own end back until all ranks of this host have ended, and then tells
@@ -84,7 +84,7 @@ def run_rank(
 
 
 def _start_program(command: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int) -> int:
-    """The program in a session of its own: a signal to our process group must not reach it beside the one we relay."""
+    """Start the program in a session of its own: no signal to our group may reach it beside the one we relay."""
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
     pid = os.fork()

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
         @property
         def must_stay(self) -> bool:
-            """Whether this host stays for the group's end when its own part is done."""
+            """Return whether this host stays for the group's end when its own part is done."""
 
         @property
         def failure_is_tolerated(self) -> bool:
-            """Whether the job goes on although this host, a data host, has failed: its failure follows from nothing."""
+            """Return whether the job goes on although this host, a data host, has failed."""
 
         def fileno(self) -> int:
-            """A descriptor that is readable once there is a verdict, or a stop of another host."""
+            """Return a descriptor that is readable once there is a verdict, or a stop of another host."""
 
         def verdict(self) -> Verdict | None:
-            """How the run has to end because the group ended; None while it has not."""
+            """Return how the run has to end because the group ended; None while it has not."""
 
         def report(self, failure: Failure | None, kind: str = FAILED) -> None:
             """Tell the group how this host's part ended: None is well, or with STOPPED: stopped, its state saved."""
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
             """Tell the group of a process that the stop ended here, as a sentence, or of a rank that left with 0."""
 
         def ended_by_stop(self) -> str:
-            """The first process of the job that the stop ended, where that was on another host; else empty."""
+            """Return the first process of the job that the stop ended, if that was on another host; else empty."""
 
 
 STOP_GRACE, STOP_MARGIN = 100.0, 20.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
@@ -58,7 +58,7 @@ class Settings(NamedTuple):
     """How a run is supervised. All durations in seconds."""
 
     host: str = "localhost"  # in prefixes and failure reports
-    prefix: bool | None = None  # `[host:rank] ` before every line; None: where there is more than one process
+    prefix: bool | None = None  # `[host:rank] ` before every line; None: if there is more than one process
     stop_grace: float = STOP_GRACE  # from a request to stop to the end of processes that still save
     stop_margin: float = STOP_MARGIN  # then until the platform's own SIGKILL
     end_grace: float = END_GRACE  # from SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
@@ -90,7 +90,7 @@ class Grace(NamedTuple):
 
 
 def stop_limits(environ: Mapping[str, str]) -> Grace:
-    """The grace of this platform. Raises LaunchError for a switch that is no duration.
+    """Return the grace of this platform. Raises LaunchError for a setting that is no duration.
 
     DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the platform's time, of which a margin is kept.
     """
@@ -102,7 +102,7 @@ def stop_limits(environ: Mapping[str, str]) -> Grace:
 
 
 def assumed_grace(environ: Mapping[str, str]) -> str:
-    """Say what a stop is taken to leave where only a default tells; empty where somebody said it."""
+    """Say what a stop is taken to leave where only a default tells; empty if somebody said it."""
     _, limit, whose = _find_platform(environ)
     if not whose or environ.get("DLC_TERMINATION_GRACE") or environ.get("DLC_STOP_GRACE"):
         return ""
@@ -117,7 +117,7 @@ def _find_platform(environ: Mapping[str, str]) -> tuple[str, float, str]:
 
 
 def found_checkpoints(folder: str) -> list[str]:
-    """What an interrupted run of this job left for the next one to go on from."""
+    """Say what an interrupted run of this job left for the next one to go on from."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:

@@ -1,4 +1,4 @@
-"""What follows from the end of one process: those that worked with it fail, and theirs is not the reason.
+"""Which failures follow from a stop, or from another process's end, and so are not the reason.
 
 After a stop an error counts as such a consequence when the stop had ended a process anywhere in the job before it, or
 is heard to have done so within a short time after it: news from another host may come later than the broken connection.
@@ -40,20 +40,20 @@ class StopAttribution:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing that is still heard changes the reason."""
+        """Return whether nothing that is still heard changes the reason."""
         return bool(self.ended) or time.monotonic() > self._until
 
     def note_error(self, patience: float) -> None:
-        """A process here ended with an error of its own; what is heard within `patience` seconds still explains it."""
+        """Note an error of a process here; what is heard within `patience` seconds still explains it."""
         self._until = min(self._until, time.monotonic() + patience)
 
     def note_ended(self, ended: str) -> None:
-        """The stop ended a process, here or elsewhere; empty for no news."""
+        """Note that the stop ended a process, here or elsewhere; empty for no news."""
         if not self.is_settled:
             self.ended = ended
 
     def note_ended_here(self, what: str, explains: bool = True) -> None:
-        """The stop ended a process here, which `explains` errors here unless one of them came first.
+        """Note that the stop ended a process here, which `explains` errors here unless one of them came first.
 
         Whoever worked with it on other hosts is going to fail, and is to know why.
         """
@@ -76,7 +76,7 @@ class StopAttribution:
             self.note_error(patience)
 
     def explain(self, own: Failure, why: str, signum: int) -> Failure:
-        """The failure of a stopped run as its user is to see it; `why` is what asked for the stop.
+        """Return the failure of a stopped run as its user is to see it; `why` is what asked for the stop.
 
         Of a consequence the stop is the reason and gives the exit code, and the error is told behind it.
         """
@@ -86,7 +86,7 @@ class StopAttribution:
         return own._replace(cause=f"{why}: {self.ended}; then {what}", exit_code=128 + signum, signal="")
 
     def is_awaited(self, failure: Failure) -> bool:
-        """Whether this failure is no reason yet: that of a rank which lost another one, whose own may still come."""
+        """Return whether this failure is no reason yet: a rank lost another one, whose own may still come."""
         from launch.supervision.failure_cause import is_consequence  # only jobs that failed need it
 
         if not is_consequence(failure.last_lines):
@@ -96,7 +96,7 @@ class StopAttribution:
         return self.awaiting is not None
 
     def give_up(self, may_come: bool) -> Failure | None:
-        """The failure for which no other explanation came in time, or none `may_come`: it is the reason itself."""
+        """Return the awaited failure if no other explained it in time, or none `may_come`: it is the reason."""
         awaiting = self.awaiting
         if awaiting is None or (may_come and time.monotonic() < self._await_until):
             return None
@@ -104,21 +104,21 @@ class StopAttribution:
         return awaiting
 
     def limit_wait(self, seconds: float) -> float:
-        """For how long nobody need ask."""
+        """Return for how long nobody need ask."""
         return min(seconds, max(0.0, self._await_until - time.monotonic())) if self.awaiting else seconds
 
     def with_consequence(self, reason: Failure) -> Failure:
-        """The failure that was awaited, with the one that it explains behind it."""
+        """Return the reason with the failure that was awaited behind it, which it explains."""
         return reason._replace(cause=f"{reason.cause}; then {self.awaiting.cause}") if self.awaiting else reason
 
 
 def was_ended_by_stop(exit_code: int) -> bool:
-    """Whether a process with this exit code (as in shells) was ended by the stop, and by no error of its own."""
+    """Return whether a process with this exit code (as in shells) was ended by the stop, not by its own error."""
     return exit_code in _ENDED
 
 
 def look_at_ranks(ranks: Sequence[RankEnd]) -> tuple[str, bool]:
-    """(the first of these ranks that the stop ended, as a sentence; whether one ended with an error of its own)."""
+    """Return the first rank that the stop ended, as a sentence, and whether one ended with its own error."""
     codes = [(128 - rank.code if rank.code < 0 else rank.code, rank) for rank in ranks if rank.code]
     ended = [f"worker rank {rank.rank} on {rank.host} was ended" for code, rank in codes if was_ended_by_stop(code)]
     return ended[0] if ended else "", len(ended) < len(codes)

@@ -1,6 +1,6 @@
-"""Decides which processes are a job's main ones, which hear of a stop at once because they have state, and tells them.
+"""Which processes hear of a stop first: those with state, before loaders, loggers and shells.
 
-Main is each planned process or, where that is a starter (a shell, torchrun, mpirun, sshd, ...), what it has started.
+Main is each planned process or, if that is a wrapper (a shell, torchrun, mpirun, sshd, ...), what it has started.
 Everything else belongs to a main process or to nobody: DataLoader workers, loggers, daemons. It hears of the stop when
 the main ones have ended: a data loader that dies under a script which saves a few steps later takes the checkpoint
 along. docs/supervision.md has the whole table of signals.
@@ -58,7 +58,7 @@ class Process(NamedTuple):
 
 
 def first_to_stop(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
-    """The main processes below the planned ones (pids), each once, parents before children.
+    """Return the main processes below the planned ones (pids), each once, parents before children.
 
     Starters whose parents are gone count as planned: mpirun's orted makes itself a daemon. `adopter` is the parent of
     such processes then.
@@ -76,7 +76,7 @@ def first_to_stop(processes: Iterable[Process], planned: Collection[int], adopte
 
 
 def is_wrapper(words: tuple[str, ...]) -> bool:
-    """Whether this command line is of a program that only runs others."""
+    """Return whether this command line is of a program that only runs others."""
     name, path = _program_of(words)
     if name == "accelerate":
         return "launch" in words
@@ -86,7 +86,7 @@ def is_wrapper(words: tuple[str, ...]) -> bool:
 
 
 def _first_below(process: Process, children: Mapping[int, list[Process]]) -> list[int]:
-    """The process itself, or what it has started. A starter without anything to show for it is signalled itself."""
+    """Return the process, or what it has started. A wrapper that started nothing is signalled itself."""
     if not is_wrapper(process.words):
         return [process.pid]
     started = [child for child in children.get(process.pid, ()) if not _serves_a_pipe(child, children[process.pid])]
@@ -98,7 +98,7 @@ def _first_below(process: Process, children: Mapping[int, list[Process]]) -> lis
 
 
 def _serves_a_pipe(process: Process, siblings: list[Process]) -> bool:
-    """Whether it serves another process: a filter, a connection, a logger that reads what a sibling writes."""
+    """Return whether it serves another process: a filter, a connection, a logger that reads a sibling's output."""
     if _program_of(process.words)[0] in PIPE_PROGRAMS or _HELPER.search(" ".join(process.words)):
         return True
     writers = [other for other in siblings if process.reads and process.reads in other.writes]
@@ -130,7 +130,7 @@ def _python_target(words: tuple[str, ...]) -> tuple[str, str]:
 
 
 def take_snapshot() -> list[Process]:
-    """Every descendant, parents before children."""
+    """Return every descendant, parents before children."""
     return [_look_at_process(pid) for pid in process_tree.find_descendants()]
 
 

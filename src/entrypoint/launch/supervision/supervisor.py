@@ -106,7 +106,7 @@ class Supervisor:
             self.events.record("start", role=spec.role, rank=spec.rank, pid=child.pid)
 
     def step(self) -> bool:
-        """One turn of the loop; False when there is nothing left to wait for."""
+        """Take one turn of the loop; False when there is nothing left to wait for."""
         self.console.turn(self._patience())
         signals.drain_wakeups()
         self._hear_requests()
@@ -127,7 +127,7 @@ class Supervisor:
         return time.monotonic() < self.kill_at or self._kill()
 
     def outcome(self) -> Outcome:
-        """How it ended, when all output is out."""
+        """Return how it ended, when all output is out."""
         if self.failure:
             failure = self._explained(self.failure)
             outcome = Outcome(failure.exit_code, failure)
@@ -140,7 +140,7 @@ class Supervisor:
         return outcome._replace(stopped=bool(self.stop))
 
     def is_stopped_already(self) -> bool:
-        """Whether a stop was asked for before anything was started; then that is the failure."""
+        """Return whether a stop was asked for before anything was started; then that is the failure."""
         self._hear_requests()
         if self.stop:
             cause = f"{self.stop} before any process was started"
@@ -149,17 +149,17 @@ class Supervisor:
         return bool(self.stop)
 
     def _is_working(self) -> bool:
-        """Whether an essential process runs, or after a stop one that was told to save."""
+        """Return whether an essential process runs, or after a stop one that was told to save."""
         if any(child.spec.essential for child in self.running.values()):
             return True
         return self.reasons == ["stop"] and any(map(process_tree.is_running, self.told_to_stop))
 
     def _has_others(self) -> bool:
-        """Whether our failure may follow from another process's, here or elsewhere, and from no stop."""
+        """Return whether our failure may follow from another process's, here or elsewhere, and from no stop."""
         return not self.stop and (self.group is not None or self._is_working())
 
     def _part_ended(self) -> None:
-        """No essential process runs. A host that serves, or is a member of the group, stays for the group's end."""
+        """End the run, as no essential process runs; a host that serves, or is a member, stays for the group's end."""
         group, well = self.group, not self.failure and not self.verdict
         if group and well and not self.settings.more_follows:
             if not self.serves:
@@ -170,7 +170,7 @@ class Supervisor:
         self._end("ended", self.settings.end_grace)
 
     def _fail(self, failure: Failure, kind: str = FAILED) -> None:
-        """The first failure stays; the group hears of it at once, or when no other comes that explains it."""
+        """Keep the first failure; tell the group at once, or when no other comes that explains it."""
         if self.failure is None and not (self._has_others() and self.attribution.is_awaited(failure)):
             self.failure = failure = self.attribution.with_consequence(failure)
             self.attribution.note_error(self._news_bound())
@@ -184,7 +184,7 @@ class Supervisor:
             self.group.report(failure, kind)
 
     def _hear_the_group(self) -> None:
-        """The group's end ends this host's part, unless that ends already for a reason of its own."""
+        """End this host's part with the group, unless it ends already for a reason of its own."""
         if self.group is None or self.verdict is not None:
             return
         if left := self.ranks.first_to_leave():
@@ -296,7 +296,7 @@ class Supervisor:
             self.kill_at = min(self.kill_at, time.monotonic() + self.settings.stop_grace)
 
     def _end_orphans(self) -> None:
-        """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
+        """End what the main processes left after a stop, while a shell above them goes on: it may hold its pipes."""
         if self.reasons == ["stop"] and self.told_to_stop and not any(map(process_tree.is_running, self.told_to_stop)):
             from launch.supervision import stop_targets
 
@@ -327,7 +327,7 @@ class Supervisor:
         return any_left
 
     def _judge(self, ended: list[ChildProcess]) -> None:
-        """Whether the end of these processes is a failure of the run."""
+        """Decide whether the end of these processes is a failure of the run."""
         if self.stop and (ranks := self.ranks.read_ends()):
             from launch.supervision.failure_cause import cause_after_stop
 
@@ -392,9 +392,9 @@ class Supervisor:
         return self._within_margin(STOP_NEWS_BOUND, 0.2) if self.stop else GROUP_BOUND
 
     def _within_margin(self, bound: float, share: float) -> float:
-        """After a stop the platform's own SIGKILL must not come before we have said what there is to say."""
+        """Keep to the stop's margin: the platform's own SIGKILL must not come before we have said all."""
         return min(bound, share * self.settings.stop_margin) if self.stop else bound
 
     def _say(self, text: str) -> None:
-        """A line of our own, in order with the processes' output."""
+        """Write a line of our own, in order with the processes' output."""
         self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))

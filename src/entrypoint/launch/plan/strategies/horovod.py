@@ -14,7 +14,7 @@ RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variab
 
 
 def plan(context: Context) -> Launch:
-    """Every rank of this host as a process of its own; on the leader the rendezvous server that they meet at."""
+    """Plan every rank of this host as a process, and on the leader the rendezvous server that they meet at."""
     ranks = tuple(_rank_process(context, local_rank) for local_rank in range(context.processes_per_host))
     server = (_rendezvous_process(context),) if context.host_rank == 0 and _size(context) > 1 else ()
     return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
@@ -73,6 +73,6 @@ def _rendezvous_process(context: Context) -> ProcessSpec:
 
 
 def _meeting_point(context: Context) -> tuple[str, int]:
-    """The rendezvous server. One host alone needs no name for it, and lets nobody else in."""
+    """Return the rendezvous server. One host alone needs no name for it, and lets nobody else in."""
     address = context.address(context.leader) if len(context.hosts) > 1 else LOOPBACK
     return address, settings.port_of(context.environ, settings.HOROVOD_PORT)

@@ -92,7 +92,7 @@ def _of_the_operator(context: Context) -> Launch:
 
 
 def _exec_site(context: Context) -> tuple[object, ...]:
-    """The fields of remote_start.Site."""
+    """Return the fields of remote_exec.ExecSite."""
     network = context.network
     others = tuple(context.address(host) for host in context.hosts[1:])
     leader = network.sources.get(context.hosts[0], "")
@@ -136,7 +136,7 @@ def _mpirun_variables(context: Context) -> dict[str, str]:
 
 
 def _agent_command() -> str:
-    """What mpirun calls instead of ssh. It splits this at blanks and colons, so the site's file is in a variable."""
+    """Return what mpirun calls instead of ssh, which it splits at blanks and colons: the site is in a variable."""
     return " ".join((*process_spec.SYSTEM_PYTHON, process_spec.program_path("mpi_agent")))
 
 
@@ -178,7 +178,7 @@ def _exported_variables(context: Context, nccl_debug: str) -> tuple[str, ...]:
 
 
 def _rank_command(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
-    """One rank: our program puts the host's own environment in place, then becomes the user's."""
+    """Return one rank's command: our program sets the host's own environment, then becomes the user's."""
     own_host = (
         *process_spec.SYSTEM_PYTHON,
         process_spec.program_path("mpi_rank"),
@@ -195,7 +195,7 @@ def _command(context: Context) -> tuple[str, ...]:
 
 
 def _has_mpi4py(context: Context) -> bool:
-    """Whether ranks run below `python -m mpi4py`, which aborts all of them when one raises. Unknown counts as yes."""
+    """Return whether ranks run below `python -m mpi4py`, which aborts all when one raises. Unknown is yes."""
     return "mpi4py" in context.installed or not context.installed
 
 

@@ -20,9 +20,9 @@ AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
 def plan(context: Context) -> Launch:
-    """On the first host Ray's head and the entry point, on each other one, of whatever group, a node.
+    """Plan Ray's head and the entry point on the first host, a node on each other one, of whatever group.
 
-    Raises LaunchError where Ray is not installed, or another group has a program of its own.
+    Raises LaunchError if Ray is not installed, or another group has a program of its own.
     """
     _require_ray(context)
     _require_one_driver(context)
@@ -75,7 +75,7 @@ def _start_command(context: Context, *options: str) -> tuple[str, ...]:
 
 
 def _resources(context: Context) -> dict[str, int]:
-    """The group's name, as often as the host has CPUs: a task that wants one CPU in this group takes one of each.
+    """Return the group's name, once a CPU of the host: a task that wants one CPU in this group takes one of each.
 
     With one of them per host, a task that asks for `{"data_group": 1}` would have the host to itself.
     """
@@ -91,7 +91,7 @@ def _unnamed(context: Context) -> tuple[Decision, ...]:
 
 
 def _defaults(context: Context) -> dict[str, str]:
-    """The cluster takes only who knows the job's secret; it is in a file, and its path in the environment."""
+    """Close the cluster to who does not know the job's secret, which is in a file that a variable names."""
     defaults = {"RAY_USAGE_STATS_ENABLED": "0"}
     if len(_nodes(context)) == 1:
         defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's name for: listen on the loopback interface only
@@ -102,12 +102,12 @@ def _defaults(context: Context) -> dict[str, str]:
 
 
 def _nodes(context: Context) -> tuple[str, ...]:
-    """Every host of the job, the head first."""
+    """Return every host of the job, the head first."""
     return (context.leader, *(host for host in context.cluster.hosts if host != context.leader))
 
 
 def _own_address(context: Context) -> str:
-    """This host's address on the job's network. Empty: unknown, so Ray looks for one itself."""
+    """Return this host's address on the job's network; empty if it is unknown: Ray looks for one itself."""
     if len(_nodes(context)) == 1:
         return LOOPBACK
     listen = context.network.listen
@@ -121,7 +121,7 @@ def _head_address(context: Context) -> str:
 
 
 def _folder(context: Context) -> str:
-    """Where Ray keeps sessions, logs and sockets on this host. Raises LaunchError: its path is too long for these."""
+    """Return where Ray keeps sessions, logs and sockets on this host. Raises LaunchError for a path too long."""
     folder = f"{context.run_dir}/{FOLDER}"
     if len(os.fsencode(folder)) > LONGEST_FOLDER:
         raise LaunchError(
@@ -133,7 +133,7 @@ def _folder(context: Context) -> str:
 
 
 def _require_ray(context: Context) -> None:
-    """Raise LaunchError where Ray is not there. What the user's code installs may bring it: ray_node.py looks then."""
+    """Raise LaunchError if Ray is not there. What the user's code installs may bring it: ray_node.py looks then."""
     if not context.installed or "ray" in context.installed or context.installs:
         return
     raise LaunchError(

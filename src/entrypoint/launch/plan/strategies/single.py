@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def plan(context: Context) -> Launch:
-    """The entry point as it is, whatever its type."""
+    """Plan the entry point as it is, whatever its type."""
     command = context.entry.command(context.python, context.job.arguments)
     return Launch("single", (context.process(command, "worker", 0),))
 
@@ -41,7 +41,7 @@ SMDDP_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 
 
 def substitute_smdistributed(job: Job, program: str, installed: frozenset[str]) -> tuple[str, tuple[Decision, ...]]:
-    """What runs instead: torchrun for a Python script, MPI for other programs and in a TensorFlow image."""
+    """Return what runs instead: torchrun for a Python script, MPI for other programs and TensorFlow images."""
     strategy = "torchrun" if program.endswith(".py") and "tensorflow" not in installed else "mpi"
     decisions = [Decision(f"smdistributed runs on {strategy} with NCCL", "its library is in no public image")]
     if strategy == "torchrun" and job.text(SMDDP_OPTIONS).strip():

@@ -13,7 +13,7 @@ from launch.plan.network import join_host_port
 
 
 def plan_multi_worker(context: Context) -> Launch:
-    """One process with TF_CONFIG, also on a single host."""
+    """Plan one process with TF_CONFIG, also on a single host."""
     port = settings.port_of(context.environ, settings.TF_MULTI_WORKER_PORT)
     config = {
         "cluster": {"worker": [join_host_port(context.address(host), port) for host in context.hosts]},
@@ -26,7 +26,7 @@ def plan_multi_worker(context: Context) -> Launch:
 
 
 def plan_parameter_servers(context: Context) -> Launch:
-    """The user's process with TF_CONFIG, and a server process on the CPU.
+    """Plan the user's process with TF_CONFIG, and a server process on the CPU.
 
     A TF_CONFIG of the user's own says where its servers are: then there is none of ours.
     Raises LaunchError for a DLC_TF_CHIEF that is no name of a chief.

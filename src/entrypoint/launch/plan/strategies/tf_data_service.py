@@ -18,9 +18,9 @@ GROUP = "DLC_TF_DATA_GROUP"
 
 
 def with_servers(cluster: Cluster, job: Job) -> Cluster:
-    """The cluster whose data hosts are known to serve: they never end by themselves.
+    """Return the cluster whose data hosts are known to serve: they never end by themselves.
 
-    Raises LaunchError where no other host is left.
+    Raises LaunchError if no other host is left.
     """
     group = instance_groups.tf_data_group(job.group_programs)
     servers = (*cluster.servers, *(cluster.hosts_of((group,)) if group else ()))
@@ -33,18 +33,18 @@ def with_servers(cluster: Cluster, job: Job) -> Cluster:
 
 
 def group_variables(job: Job) -> dict[str, str]:
-    """What tells a script who serves."""
+    """Return what tells a script who serves."""
     group = instance_groups.tf_data_group(job.group_programs)
     return {GROUP: group} if group else {}
 
 
 def plan(context: Context) -> Launch:
-    """The servers of a data host; they end with the group, and an earlier end is a failure of the job."""
+    """Plan the servers of a data host; they end with the group, and an earlier end is a failure of the job."""
     return Launch("tf_data", (context.process(_server_command(context), ROLE, 0, essential=False),))
 
 
 def with_worker(launch: Launch, context: Context) -> Launch:
-    """A worker beside what trains here, where the switch asks for one. Raises LaunchError for a wrong switch."""
+    """Add a worker beside what trains here if the setting asks for one. Raises LaunchError for a wrong one."""
     asked = context.environ.get(SWITCH) or "data"
     if asked not in ("data", "all"):
         raise LaunchError(CONFIG, "where workers run", where=SWITCH, expected="data or all", found=shown(asked))

@@ -46,7 +46,7 @@ def plan(context: Context) -> Launch:
 
 
 def _world_warnings(context: Context, device: str) -> tuple[Decision, ...]:
-    """A warning where each host becomes a job of its own; a job that asks for the compiler is refused instead."""
+    """Warn if each host becomes a job of its own; a job that asks for the compiler is refused instead."""
     if device != "CPU" or len(context.hosts) < 2:
         return ()
     return (Decision("warning: each host trains a model of its own", "XLA on CPUs sees one process"),)

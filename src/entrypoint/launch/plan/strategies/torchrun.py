@@ -28,7 +28,7 @@ class Elastic(NamedTuple):
 
 
 def plan(context: Context) -> Launch:
-    """One torchrun. Static rendezvous at the group's first host, none on a single host, elastic with DLC_ELASTIC.
+    """Plan one torchrun: static rendezvous at the first host, none on a single host, elastic with DLC_ELASTIC.
 
     Raises LaunchError for an entry point that is no Python script, or a malformed DLC_ELASTIC.
     """
@@ -49,7 +49,7 @@ def plan(context: Context) -> Launch:
 
 
 def _one_rank(context: Context, task: Task) -> Launch:
-    """The entry point with the variables that torchrun would give this rank."""
+    """Plan the entry point with the variables that torchrun would give this rank."""
     # Where Slurm shows each task its own GPU alone, that is the first.
     confined = context.devices.num_gpus == 1 and task.local_size > 1
     variables = {
@@ -105,7 +105,7 @@ def torchrun_command(context: Context, per_host: int) -> tuple[str, ...]:
 def read_elastic(environ: Mapping[str, str]) -> Elastic | None:
     """DLC_ELASTIC=MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink to MIN and grow back; None without it.
 
-    Raises LaunchError where it is malformed.
+    Raises LaunchError if it is malformed.
     """
     stated = environ.get("DLC_ELASTIC")
     if not stated:
@@ -124,7 +124,7 @@ def read_elastic(environ: Mapping[str, str]) -> Elastic | None:
 
 
 def _elastic_options(context: Context, stated: Elastic) -> tuple[str, ...]:
-    """The rendezvous is the first host's: torchrun would look there by name, which need not resolve on that host."""
+    """Put the rendezvous on the first host, which need not know itself by the name torchrun would look for."""
     stated_by_user = any(context.environ.get(name) for name in ("MASTER_ADDR", "PET_MASTER_ADDR"))
     leads = str(context.host_rank == 0).lower()
     is_host = () if stated_by_user else ("--rdzv_conf", f"is_host={leads}")

@@ -27,9 +27,11 @@ usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/c
        docker run IMAGE --preflight             check the hosts of the job against each other, and this host for traps
        docker run IMAGE COMMAND [ARGUMENT...]   run any command, with the image's Python first on PATH"""
 
-NOT_FOUND = 127  # as in shells
+# As in shells
+NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-STOP_BOUND = 5.0  # seconds for telling the other hosts of a stop that came before the group was joined
+# Seconds for telling the other hosts of a stop that came before the group was joined
+STOP_BOUND = 5.0
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -45,7 +47,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             print(HELP)
             return 0
         if verb in ("--explain", "--explain=json", "--explain=text"):
-            with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
+            # A config file may be a FIFO, or lie on a mount that hangs
+            with signals.Interrupting():
                 return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
         if verb == "--preflight":
             from launch.multi_host import preflight_only
@@ -87,7 +90,8 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
         decided.check_programs(folder)
     decided = decided.with_decision(code.decision)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a variable may hold bytes that are no text
+        # A variable may hold bytes that are no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     if as_json:
         print(explain.as_json(decided, found.as_data() if found else None))
     else:
@@ -115,7 +119,8 @@ def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.St
 
     telling = Thread(target=_announce, args=(environ, paths, error), daemon=True)
     telling.start()
-    telling.join(STOP_BOUND)  # what was being read when the stop came may hang once more
+    # What was being read when the stop came may hang once more
+    telling.join(STOP_BOUND)
 
 
 def _announce(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
@@ -135,7 +140,8 @@ def _announce(environ: Mapping[str, str], paths: Paths, error: signals.StopReque
 def _become_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     venv = stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
-    if signals.received():  # before anything was there to hear it
+    # Before anything was there to hear it
+    if signals.received():
         return 128 + signals.received()[0]
     try:
         _execute(argv, env)

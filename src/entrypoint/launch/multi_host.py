@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from launch.base.paths import Paths
 
 
-HEARTBEAT = 60.0  # seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
-JOIN_TIMEOUT = 900.0  # seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
-ELASTIC = ("torchrun", "xla")  # strategies below torchrun, whose rendezvous can be elastic
+# Seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
+HEARTBEAT = 60.0
+# Seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
+JOIN_TIMEOUT = 900.0
+# Strategies below torchrun, whose rendezvous can be elastic
+ELASTIC = ("torchrun", "xla")
 
 # Where ranks meet on the first host; and what says that it is elsewhere.
 RENDEZVOUS_PORTS = {"torchrun": MASTER_PORT, "xla": MASTER_PORT, "horovod": HOROVOD_PORT}
@@ -60,14 +63,16 @@ def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     host is not there in time or the hosts do not fit together.
     """
     rules = group_rules(request)
-    if rules is None:  # the only host of a group that is a job of its own
+    # The only host of a group that is a job of its own
+    if rules is None:
         raise ValueError("a host alone has no group")
     facts = consistency.host_facts(request)
     if request.starts_remotely:
         require_token(request.environ)
     elif is_guessable_key(request.environ):
         _say(f"the hosts know each other by their names alone, which is no secret; {KEY_REMEDY}")
-    _check_rendezvous_port(request)  # before the meeting: after it the other hosts start
+    # Before the meeting: after it the other hosts start
+    _check_rendezvous_port(request)
     group = rendezvous.join(_member_config(request, rules), facts, _join_timeout(request))
     try:
         consistency.check_hosts(request, group.facts)
@@ -160,7 +165,8 @@ def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
     files = {what: f"{request.run_dir}/{what}-{os.getpid()}" for what in PROGRAM_FILES if may_say[what]}
     for path in files.values():
         with contextlib.suppress(OSError):
-            os.unlink(path)  # of an earlier run, in a container that is started again
+            # Of an earlier run, in a container that is started again
+            os.unlink(path)
     return files
 
 
@@ -205,10 +211,14 @@ def _say(text: str) -> None:
     print(f"dlc: {text}", file=sys.stderr, flush=True)
 
 
-BOUND = 20.0  # seconds for the others to come and hear it; they may start a little later
-STOP_BOUND = 3.0  # seconds where the platform ends this host soon
-LAST_HEARTBEAT = 5.0  # seconds
-LOOK = 0.02  # seconds
+# Seconds for the others to come and hear it; they may start a little later
+BOUND = 20.0
+# Seconds where the platform ends this host soon
+STOP_BOUND = 3.0
+# Seconds
+LAST_HEARTBEAT = 5.0
+# Seconds
+LOOK = 0.02
 
 
 def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:

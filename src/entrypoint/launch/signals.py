@@ -8,13 +8,17 @@ import signal
 
 # A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: both mean the same.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # how schedulers announce a preemption, ask for a checkpoint
-IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and what is ignored stays so in a new program
+# How schedulers announce a preemption, ask for a checkpoint
+RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+# And what is ignored stays so in a new program
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 _received: list[int] = []
 _relayed: list[int] = []
-_raising: list[bool] = []  # not empty while a stop signal interrupts what is being done
-_wakeup: list[int] = []  # the read end of the pipe that the interpreter's C handler writes to
+# Not empty while a stop signal interrupts what is being done
+_raising: list[bool] = []
+# The read end of the pipe that the interpreter's C handler writes to
+_wakeup: list[int] = []
 
 
 class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, not an error
@@ -23,7 +27,8 @@ class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, n
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
         self.signum = signum
-        self.exit_code = 128 + signum  # as in shells
+        # As in shells
+        self.exit_code = 128 + signum
 
 
 def arm() -> None:
@@ -35,7 +40,8 @@ def arm() -> None:
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for signum in STOP_SIGNALS:
-        if signal.getsignal(signum) != signal.SIG_IGN:  # nohup
+        # Nohup
+        if signal.getsignal(signum) != signal.SIG_IGN:
             signal.signal(signum, _on_stop)
     for signum in RELAYED_SIGNALS:
         signal.signal(signum, lambda number, _frame: _relayed.append(number))

@@ -45,7 +45,8 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
     Raises LaunchError before anything starts.
     """
-    with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
+    # A config file may be a FIFO, or lie on a mount that hangs
+    with signals.Interrupting():
         request = read_request(environ, extra)
     settings = _run_settings(request)
     paths = request.paths
@@ -55,14 +56,16 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(paths.launcher)
     failure_report.reserve_file(paths.failure)
     if request.devices.num_gpus:
-        from launch.preflight import gpus  # a host without them has no use for it
+        # A host without them has no use for it
+        from launch.preflight import gpus
 
         described = gpus.describe_gpus(request)
         _print_lines(described.lines() if described else ())
     _print_lines(found_checkpoints(paths.checkpoints))
     _print_lines(filter(None, [_mend_own_name(request)]))
     if request.members:
-        from launch.multi_host import run_in_group  # a host alone has no use for sockets and threads
+        # A host alone has no use for sockets and threads
+        from launch.multi_host import run_in_group
 
         outcome = run_in_group(request, settings, _run_part)
     else:
@@ -99,7 +102,8 @@ def _mend_own_name(request: Request) -> str:
 
 
 def _own_address(request: Request) -> str:
-    from launch.discovery import host_addresses  # a host alone has no use for it
+    # A host alone has no use for it
+    from launch.discovery import host_addresses
 
     return next(iter(host_addresses.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
 
@@ -108,7 +112,8 @@ def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcom
     """Add to the outcome what to do about it if many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
-    from launch.job.failure_hints import find_hint  # compiles expressions, which a job that succeeds has no use for
+    # Compiles expressions, which a job that succeeds has no use for
+    from launch.job.failure_hints import find_hint
 
     lines = outcome.failure.last_lines
     advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
@@ -177,14 +182,17 @@ def _prepare_and_run(request: Request, settings: Settings, group: Member | None)
                 return outcome, {}
         return _run_processes(request, plan.launch, settings, group), plan.context.env
     finally:
-        for path in plan.launch.files:  # they hold the environment, and so its secrets
-            with contextlib.suppress(FileNotFoundError):  # the script may have emptied /tmp
+        # They hold the environment, and so its secrets
+        for path in plan.launch.files:
+            # The script may have emptied /tmp
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
 
 def _wait_until_ready(group: Member) -> Outcome | None:
     """Wait until all hosts are ready to start together; return what ended the job instead, None if nothing did."""
-    from launch.coordination import rendezvous  # a host alone has no use for it
+    # A host alone has no use for it
+    from launch.coordination import rendezvous
 
     return rendezvous.wait_until_ready(group)
 
@@ -197,7 +205,8 @@ def _run_processes(request: Request, launch: Launch, settings: Settings, group: 
         again = group.await_restart() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
-        _remove_file(request.paths.failure)  # what the processes of this attempt may have written
+        # What the processes of this attempt may have written
+        _remove_file(request.paths.failure)
         _print_lines([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
     raise AssertionError("the loop has no other end")
 
@@ -211,7 +220,8 @@ def _attempt_in_group(request: Request, group: Member | None, launch: Launch, se
 
     at_last = rendezvous.await_end(group, outcome)
     if not at_last.failure:
-        _remove_file(request.paths.failure)  # which the processes may have written
+        # Which the processes may have written
+        _remove_file(request.paths.failure)
     return at_last
 
 

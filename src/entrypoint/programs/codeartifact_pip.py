@@ -9,8 +9,10 @@ import os
 import re
 import sys
 
-CONFIG = 78  # EX_CONFIG of sysexits.h
-UNAVAILABLE = 69  # EX_UNAVAILABLE
+# EX_CONFIG of sysexits.h
+CONFIG = 78
+# EX_UNAVAILABLE
+UNAVAILABLE = 69
 ARN = re.compile(r"arn:[^:]+:codeartifact:([^:]+):([^:]+):repository/([^/]+)/(.+)")
 
 

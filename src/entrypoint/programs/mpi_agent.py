@@ -20,7 +20,8 @@ def main() -> int:
         host, command = remote_exec.split_command(sys.argv[1:], site.hosts)
         return remote_exec.run_on_host(site, host, command)
     except LaunchError as error:
-        print(f"dlc: mpirun: {error}", file=sys.stderr)  # failure_cause.py looks for it
+        # failure_cause.py looks for it
+        print(f"dlc: mpirun: {error}", file=sys.stderr)
         return error.exit_code
 
 

@@ -14,8 +14,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from launch.base.paths import RANK_FOLDER
 from launch.supervision import rank_wrapper
 
-MPIRUNS = "DLC_MPI_SITE"  # for what it calls instead of ssh
-OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others what mpirun brought along
+# For what it calls instead of ssh
+MPIRUNS = "DLC_MPI_SITE"
+# Of these the host's value wins, of all others what mpirun brought along
+OWN = ("SM_", "CURRENT_HOST")
 
 
 def environment(brought: "dict[str, str]", host: "dict[str, str]") -> "dict[str, str]":

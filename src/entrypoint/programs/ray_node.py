@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 
-CONFIG = 78  # EX_CONFIG of sysexits.h
+# EX_CONFIG of sysexits.h
+CONFIG = 78
 LAST_LINES = 20
 MISSING = "Ray is not installed: put ray into requirements.txt, or build the image with `--set extras=[ray]`"
 

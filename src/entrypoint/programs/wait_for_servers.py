@@ -8,8 +8,10 @@ import socket
 import sys
 import time
 
-PAUSE = 0.1  # seconds between two attempts
-UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
+# Seconds between two attempts
+PAUSE = 0.1
+# EX_UNAVAILABLE of sysexits.h
+UNAVAILABLE = 69
 
 
 def wait(host: str, port: int, end: float) -> bool:

@@ -15,12 +15,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-GLOO_THREAD = b"(pt_gloo_runloop) "  # in /proc/PID/task/TID/stat, before the state
-GLOO_BOUND = 2.0  # seconds; a thread that still runs then is not about to end
+# In /proc/PID/task/TID/stat, before the state
+GLOO_THREAD = b"(pt_gloo_runloop) "
+# Seconds; a thread that still runs then is not about to end
+GLOO_BOUND = 2.0
 
 
 def _register() -> None:
-    if _signal.getsignal(_signal.SIGUSR1) == _signal.SIG_DFL:  # ignored ones stay ignored
+    # Ignored ones stay ignored
+    if _signal.getsignal(_signal.SIGUSR1) == _signal.SIG_DFL:
         faulthandler.register(_signal.SIGUSR1, file=2, all_threads=True)
 
 
@@ -36,13 +39,15 @@ def _wait_for_gloo() -> None:
     import time
 
     bound = time.monotonic() + GLOO_BOUND
-    asleep = 0  # looks in a row: a thread that waits for Python's lock sleeps too
+    # Looks in a row: a thread that waits for Python's lock sleeps too
+    asleep = 0
     while asleep < 2 and time.monotonic() < bound:
         states = _gloo_states()
         if not states:
             return
         asleep = 0 if b"R" in states else asleep + 1
-        time.sleep(0.001)  # the lock is free meanwhile
+        # The lock is free meanwhile
+        time.sleep(0.001)
 
 
 def _gloo_states() -> "set[bytes]":
@@ -65,7 +70,8 @@ def _adapt_torchrun() -> None:
         return
     import logging
 
-    logging.raiseExceptions = False  # SIGTERM raises in torchrun, also while it logs
+    # SIGTERM raises in torchrun, also while it logs
+    logging.raiseExceptions = False
     sys.excepthook = _tell_torchruns_end
     if sys.version_info < (3, 10) and "PYTHON_EXEC" in os.environ:
         sys.executable = os.environ["PYTHON_EXEC"]
@@ -98,7 +104,8 @@ def _leave() -> None:
             sys.modules[__name__] = own
 
 
-atexit.register(_wait_for_gloo)  # registered first, called last
+# Registered first, called last
+atexit.register(_wait_for_gloo)
 _register()
 _adapt_torchrun()
 _leave()

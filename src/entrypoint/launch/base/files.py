@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # A job's real files are a few kilobytes (at most 100 hyperparameters of 2500 characters, 1000 hosts); execve takes no
 # variable above 128 KiB, so a larger file could not be handed on anyway.
-LARGEST_OBJECT = 4 * 1024 * 1024  # bytes
+# Bytes
+LARGEST_OBJECT = 4 * 1024 * 1024
 
 
 def read_object(path: str) -> dict[str, Any] | None:

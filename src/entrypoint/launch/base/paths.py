@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_BASE = "/opt/ml"
-DEFAULT_VENV = "/opt/venv"  # the image's Python environment
-LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
+# The image's Python environment
+DEFAULT_VENV = "/opt/venv"
+# In the output data: what the launcher itself adds to the results
+LOG_FOLDER = "launcher"
 # What a program tells the launcher, by making the file that a variable names (in the run directory, by process).
 PROGRAM_FILES = {"replaceable": "DLC_TAKEOVER_FILE", "serves": "DLC_SERVES_FILE"}
-RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
+# In the run directory: what the parents of ranks and the launcher tell each other
+RANK_FOLDER = "ranks"
 
 
 def stated_folder(environ: Mapping[str, str], name: str, default: str) -> str:

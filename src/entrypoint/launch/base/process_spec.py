@@ -15,13 +15,19 @@ class ProcessSpec(NamedTuple):
     """One process on this host."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str]  # the whole environment of the process
+    # The whole environment of the process
+    env: Mapping[str, str]
     cwd: str
-    role: str  # "worker", "ps", "torchrun", "mpirun", ...
-    rank: int  # the first global rank it holds
-    essential: bool = True  # False: ended when the essential ones have ended, its own end is no failure
-    vital: bool = False  # not essential, but without it the others cannot go on: its end before theirs is a failure
-    failure: str = ""  # what has failed when it does, for a process that prepares the job: the user knows no rank of it
+    # "worker", "ps", "torchrun", "mpirun", ...
+    role: str
+    # The first global rank it holds
+    rank: int
+    # False: ended when the essential ones have ended, its own end is no failure
+    essential: bool = True
+    # Not essential, but without it the others cannot go on: its end before theirs is a failure
+    vital: bool = False
+    # What has failed when it does, for a process that prepares the job: the user knows no rank of it
+    failure: str = ""
 
 
 class Decision(NamedTuple):
@@ -37,8 +43,10 @@ class Launch(NamedTuple):
     strategy: str
     processes: tuple[ProcessSpec, ...]
     decisions: tuple[Decision, ...] = ()
-    before: tuple[ProcessSpec, ...] = ()  # run to a good end first, one after the other
-    files: Mapping[str, str] = {}  # path to content: private files that the processes read
+    # Run to a good end first, one after the other
+    before: tuple[ProcessSpec, ...] = ()
+    # Path to content: private files that the processes read
+    files: Mapping[str, str] = {}
 
 
 # Not in the package: a script's folder comes first on sys.path, and `signals` or `job` must not hide a user's module.

@@ -137,8 +137,10 @@ RUNTIME_SETTINGS = (
     *("DLC_PROFILE", "DLC_PROFILE_ENDS_JOB", "DLC_PROFILE_FETCHES", "DLC_PROFILE_REPORT", "DLC_PROFILE_SKIP"),
     *("DLC_PROFILE_STEPS", "DLC_TF_DATA_OPEN", "DLC_TF_DATA_PORT", "DLC_TF_DATA_WORKER_PORT"),
 )
-LONGEST_TOKEN = 4096  # bytes
-LEAST_LIKENESS = 0.8  # of two names, from 0 to 1, from which on one may be meant for the other
+# Bytes
+LONGEST_TOKEN = 4096
+# Of two names, from 0 to 1, from which on one may be meant for the other
+LEAST_LIKENESS = 0.8
 
 # Read only when they matter, or nowhere where they say no: a mistake in one of these has to be told before that.
 CHOICES = ("DLC_EFA", "DLC_LOGS", "DLC_DATA_HOSTS_MAY_FAIL", "DLC_DEBUG")
@@ -206,7 +208,8 @@ def find_misspelt(environ: Mapping[str, str]) -> dict[str, str]:
     strange = [name for name in environ if name.startswith("DLC_") and name not in known]
     if not strange:
         return {}
-    from difflib import get_close_matches  # a job without a mistake has no use for it
+    # A job without a mistake has no use for it
+    from difflib import get_close_matches
 
     near = {name: get_close_matches(name, sorted(known), 1, LEAST_LIKENESS) for name in strange}
     return {name: meant[0] for name, meant in near.items() if meant}
@@ -235,7 +238,8 @@ def with_job_token(environ: Mapping[str, str], keep: bool = False) -> Mapping[st
         expected = f"a file with 1 to {LONGEST_TOKEN} characters"
         raise LaunchError(CONFIG, "no token", where=f"{JOB_TOKEN_FILE}={path}", expected=expected)
     if not keep:
-        with contextlib.suppress(OSError):  # a secret that the platform mounts for reading
+        # A secret that the platform mounts for reading
+        with contextlib.suppress(OSError):
             os.unlink(path)
     return {name: value for name, value in environ.items() if name != JOB_TOKEN_FILE} | {JOB_TOKEN: token}
 

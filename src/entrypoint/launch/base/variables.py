@@ -11,7 +11,8 @@ class Variable(NamedTuple):
     name: str
     when: str
     why: str
-    user_wins: bool = True  # a value that the user set stays
+    # A value that the user set stays
+    user_wins: bool = True
 
 
 ALWAYS = "always"

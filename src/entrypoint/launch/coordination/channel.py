@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 
 PROTOCOL = b"dlc-group/1"
-LONGEST_LINE = 1 << 28  # bytes; of a line from one who holds the key
-LONGEST_UNPROVED_LINE = 1 << 16  # bytes; of a line from somebody who has not proved anything yet
+# Bytes; of a line from one who holds the key
+LONGEST_LINE = 1 << 28
+# Bytes; of a line from somebody who has not proved anything yet
+LONGEST_UNPROVED_LINE = 1 << 16
 WRONG_TOKEN = "it does not hold the job's token"  # noqa: S105 - a message
 
 
@@ -47,16 +49,19 @@ class Channel:
         sock.setblocking(False)
         self.socket = sock
         self.heard_at = self.opened_at = time.monotonic()
-        self.authentic = False  # a line with a right MAC came
+        # A line with a right MAC came
+        self.authentic = False
         self._key = key
         self._is_server = is_server
         self._nonce = os.urandom(16).hex().encode()
         self._session = b""
         self._sent = self._received = 0
         self._incoming = b""
-        self._waiting: list[dict[str, Any]] = []  # for the session key
+        # For the session key
+        self._waiting: list[dict[str, Any]] = []
         self._outgoing = bytearray(PROTOCOL + b" " + self._nonce + b"\n")
-        self.claims = ""  # the host that a line without a right MAC says it comes from
+        # The host that a line without a right MAC says it comes from
+        self.claims = ""
 
     def fileno(self) -> int:
         """Return the descriptor, for poll()."""
@@ -151,13 +156,18 @@ def _host_claimed_by(payload: bytes) -> str:
         return ""
 
 
-PROOF_BOUND = 10.0  # seconds to prove it
-FEWEST_SEATS = 256  # at a time; more where more hosts may come at once
-PROBE_SEATS = 64  # of a host's probe listener, at which a few others try
+# Seconds to prove it
+PROOF_BOUND = 10.0
+# At a time; more where more hosts may come at once
+FEWEST_SEATS = 256
+# Of a host's probe listener, at which a few others try
+PROBE_SEATS = 64
 # Descriptors for all else that a launcher opens: pipes of its processes, probes, files, callers of its probe listener.
 RESERVE = 128 + PROBE_SEATS
-MANY_FILES = 1 << 20  # if there is no limit
-RESERVED_SHARE = 3  # at most one in so many, of few
+# If there is no limit
+MANY_FILES = 1 << 20
+# At most one in so many, of few
+RESERVED_SHARE = 3
 
 
 def count_seats(hosts: int, files: int) -> int:
@@ -183,7 +193,8 @@ class PendingConnections:
 
     def __init__(self, seats: int) -> None:
         self._seats = seats
-        self._addresses: dict[Channel, str] = {}  # oldest first
+        # Oldest first
+        self._addresses: dict[Channel, str] = {}
 
     def add(self, channel: Channel, address: str) -> Channel | None:
         """Seat a newcomer; the connection to close for it, if any."""
@@ -235,7 +246,8 @@ def _digest_of(*parts: str) -> bytes:
     digest = hashlib.sha256(b"dlc group 1")
     for part in parts:
         encoded = part.encode("utf-8", "surrogateescape")
-        digest.update(b"%d:%s" % (len(encoded), encoded))  # the length keeps ("a", "bc") apart from ("ab", "c")
+        # The length keeps ("a", "bc") apart from ("ab", "c")
+        digest.update(b"%d:%s" % (len(encoded), encoded))
     return digest.digest()
 
 
@@ -243,8 +255,10 @@ class UnprovedClaims:
     """Hosts of the job that strangers say they are, without a proof: a host with another token looks like that."""
 
     def __init__(self) -> None:
-        self._count: dict[str, int] = {}  # by host
-        self._peer: dict[str, str] = {}  # the address of the last one
+        # By host
+        self._count: dict[str, int] = {}
+        # The address of the last one
+        self._peer: dict[str, str] = {}
 
     def add(self, host: str, peer: str) -> bool:
         """Count one more; whether it is the host's first."""

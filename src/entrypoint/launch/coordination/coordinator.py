@@ -37,10 +37,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
-MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
-LINGER = 5.0  # seconds to wait after a failure or a stop for the hosts to have heard it: a stop leaves little time
-MOST_PROBES = 64  # hosts at a time
+# Seconds between looks at the clock while closing
+CLOSING_LOOK = 0.05
+# A port scan must not fill the log
+MOST_REFUSALS_SHOWN = 10
+# Seconds to wait after a failure or a stop for the hosts to have heard it: a stop leaves little time
+LINGER = 5.0
+# Hosts at a time
+MOST_PROBES = 64
 
 
 class Coordinator(threading.Thread):
@@ -56,16 +60,23 @@ class Coordinator(threading.Thread):
         self._channels: dict[int, Channel] = {}
         self._pending = PendingConnections(count_seats(len(group.rules.hosts), raise_open_files()))
         self._hosts: dict[Channel, str] = {}
-        self._away: dict[str, failure_detector.PeerProbe] = {}  # by host
-        self._left: dict[str, tuple[int, str]] = {}  # host -> a generation, the first of its ranks that ended with 0
-        self._liveness_ports: dict[str, tuple[str, int]] = {}  # host -> where its launcher listens while it lives
-        self.claims = UnprovedClaims()  # to be a host of the job that is not here
-        self.failure = ""  # an error of ours that ended the thread
+        # By host
+        self._away: dict[str, failure_detector.PeerProbe] = {}
+        # host -> a generation, the first of its ranks that ended with 0
+        self._left: dict[str, tuple[int, str]] = {}
+        # host -> where its launcher listens while it lives
+        self._liveness_ports: dict[str, tuple[str, int]] = {}
+        # To be a host of the job that is not here
+        self.claims = UnprovedClaims()
+        # An error of ours that ended the thread
+        self.failure = ""
         self._refused = 0
         self._facts_sent = False
-        self._told = ""  # the state that the hosts know
+        # The state that the hosts know
+        self._told = ""
         self._closing_at = float("inf")
-        self._linger_until = float("inf")  # and then no longer for data hosts that are away
+        # And then no longer for data hosts that are away
+        self._linger_until = float("inf")
         self._wake_read, self._wake_write = os.pipe()
         self._epoll = select.epoll()
         for fd in (*self._listeners, self._wake_read):
@@ -85,12 +96,14 @@ class Coordinator(threading.Thread):
             self.join(CLOSING_LOOK)
             if signals.received():
                 self._closing_at = min(self._closing_at, time.monotonic() + linger)
-            awaited = {*list(self._hosts.values()), *list(self._away)}  # copies: the thread changes them
+            # Copies: the thread changes them
+            awaited = {*list(self._hosts.values()), *list(self._away)}
             if awaited and say_at <= time.monotonic() < self._closing_at:
                 say_at = float("inf")
                 text = f"dlc: waiting for {list_hosts(sorted(awaited))} to hear that the job has ended"
                 print(text, file=sys.stderr, flush=True)
-        if not self.is_alive():  # closed here, not by the thread: it may end before the byte above is written
+        # Closed here, not by the thread: it may end before the byte above is written
+        if not self.is_alive():
             os.close(self._wake_read)
             os.close(self._wake_write)
 
@@ -175,12 +188,14 @@ class Coordinator(threading.Thread):
 
     def _accept(self, listener: socket.socket) -> None:
         accepted = accept_connection(listener)
-        if accepted is None:  # one who has proved nothing makes room
+        # One who has proved nothing makes room
+        if accepted is None:
             self._close(self._pending.to_evict())
             return
         sock, peer = accepted
         channel = Channel(sock, self._key, is_server=True)
-        channel.send({"kind": "hello"})  # by which the other side knows at once whether we hold its key
+        # By which the other side knows at once whether we hold its key
+        channel.send({"kind": "hello"})
         self._channels[sock.fileno()] = channel
         self._epoll.register(channel, select.EPOLLIN | select.EPOLLOUT)
         self._close(self._pending.add(channel, peer))
@@ -206,7 +221,8 @@ class Coordinator(threading.Thread):
         elif kind == "replaceable":
             self.membership.losses.note_replaceable(host)
         elif kind == "bye":
-            del self._hosts[channel]  # it knows how the group ended, or needs to know no more
+            # It knows how the group ended, or needs to know no more
+            del self._hosts[channel]
             self.membership.left.add(host)
 
     def _in_context(self, end: GroupEnd) -> GroupEnd:
@@ -360,7 +376,8 @@ class Coordinator(threading.Thread):
                 f"dlc: refused a connection from {peer or 'a peer that is gone'}: {error}", file=sys.stderr, flush=True
             )
         with contextlib.suppress(OSError):
-            channel.flush()  # our own proof, by which it can tell whose token is another
+            # Our own proof, by which it can tell whose token is another
+            channel.flush()
         self._note_claim(channel.claims, peer)
         self._drop(channel, "it sent what does not belong to this job")
 

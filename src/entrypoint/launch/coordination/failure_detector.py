@@ -23,13 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-GONE_AFTER = 10.0  # seconds of nothing but refusals after which a launcher is given up
-LONGEST_GAP = 2.0  # seconds between two refusals that count; longer: this process stood still
-PROBE_INTERVAL = 0.5  # seconds
-PROBE_BOUND = 3.0  # seconds without an answer
+# Seconds of nothing but refusals after which a launcher is given up
+GONE_AFTER = 10.0
+# Seconds between two refusals that count; longer: this process stood still
+LONGEST_GAP = 2.0
+# Seconds
+PROBE_INTERVAL = 0.5
+# Seconds without an answer
+PROBE_BOUND = 3.0
 BACKLOG = 16
-LONGEST_BEAT = 10.0  # seconds; of a thousand hosts, each beat costs a look
-QUIET_BEATS = 3  # missed ones after which a connection is given up for a new one: at most half of a heartbeat's time
+# Seconds; of a thousand hosts, each beat costs a look
+LONGEST_BEAT = 10.0
+# Missed ones after which a connection is given up for a new one: at most half of a heartbeat's time
+QUIET_BEATS = 3
 
 
 def beat_interval(heartbeat: float) -> float:
@@ -186,7 +192,8 @@ class PeerProbe:
             self._refused.reset()
 
 
-FILE_INTERVAL = 1.0  # seconds between looks for the files
+# Seconds between looks for the files
+FILE_INTERVAL = 1.0
 
 
 class ProgramSignals:

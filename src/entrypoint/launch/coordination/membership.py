@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-LONGEST_TEXT = 4000  # characters of a cause, and of the last lines, that travel to the other hosts
-MOST_NAMED = 20  # hosts that a message names; of the others it tells the number
+# Characters of a cause, and of the last lines, that travel to the other hosts
+LONGEST_TEXT = 4000
+# Hosts that a message names; of the others it tells the number
+MOST_NAMED = 20
 
 
 class GroupEnd(NamedTuple):
@@ -20,10 +22,12 @@ class GroupEnd(NamedTuple):
 
     ok: bool
     exit_code: int = 0
-    host: str = ""  # the host that failed first
+    # The host that failed first
+    host: str = ""
     cause: str = ""
     last_lines: tuple[str, ...] = ()
-    kind: str = FAILED  # of a bad end: FAILED, STOPPED, HUNG; of a good one: STOPPED where the job was asked to stop
+    # Of a bad end: FAILED, STOPPED, HUNG; of a good one: STOPPED where the job was asked to stop
+    kind: str = FAILED
 
     def as_message(self) -> dict[str, Any]:
         """Return the fields, for the channel."""
@@ -45,12 +49,18 @@ def end_of(failure: Failure, kind: str) -> GroupEnd:
 class GroupRules(NamedTuple):
     """Who makes up the group, and what it bears."""
 
-    hosts: tuple[str, ...]  # all of the job
-    members: tuple[str, ...]  # those whose ends are the job's; the first one is the leader and the coordinator
-    least: int = 0  # of an elastic job: so many hosts are enough, and they may change; 0: all hosts, always
-    restarts: int = 0  # how often the hosts start their processes again after a failure (DLC_MAX_RESTARTS)
-    data_groups: tuple[tuple[str, ...], ...] = ()  # hosts that are no members, of which one can take over from another
-    any_data_program: bool = False  # whatever runs there (DLC_DATA_HOSTS_MAY_FAIL); else what says so of itself
+    # All of the job
+    hosts: tuple[str, ...]
+    # Those whose ends are the job's; the first one is the leader and the coordinator
+    members: tuple[str, ...]
+    # Of an elastic job: so many hosts are enough, and they may change; 0: all hosts, always
+    least: int = 0
+    # How often the hosts start their processes again after a failure (DLC_MAX_RESTARTS)
+    restarts: int = 0
+    # Hosts that are no members, of which one can take over from another
+    data_groups: tuple[tuple[str, ...], ...] = ()
+    # Whatever runs there (DLC_DATA_HOSTS_MAY_FAIL); else what says so of itself
+    any_data_program: bool = False
 
     def is_data_host(self, host: str) -> bool:
         """Return whether this is a data host that others may take over from."""
@@ -71,8 +81,10 @@ class MemberConfig(NamedTuple):
     port: int
     heartbeat: float
     interface: str = ""
-    probe_port: int | None = None  # the port at which other hosts try whether they reach this one, 0 for any
-    program_files: Mapping[str, str] = {}  # what this host's program may say (base/paths.py) -> the file that says it
+    # The port at which other hosts try whether they reach this one, 0 for any
+    probe_port: int | None = None
+    # What this host's program may say (base/paths.py) -> the file that says it
+    program_files: Mapping[str, str] = {}
 
     @property
     def is_leader(self) -> bool:
@@ -92,19 +104,28 @@ class Membership:
 
     def __init__(self, rules: GroupRules) -> None:
         self.rules = rules
-        self.facts: dict[str, dict[str, Any]] = {}  # of the hosts that are here
-        self.ready: set[str] = set()  # to start the processes of this generation
+        # Of the hosts that are here
+        self.facts: dict[str, dict[str, Any]] = {}
+        # To start the processes of this generation
+        self.ready: set[str] = set()
         self.done: set[str] = set()
-        self.serving: set[str] = set()  # hosts whose program serves others, and so does not end before them
-        self.left: set[str] = set()  # hosts that need not stay and have gone
-        self.stopped_host = ""  # the first that was asked to stop: the job is stopping
-        self.ended_by_stop = ""  # the first process that this stop ended, as its host said it
+        # Hosts whose program serves others, and so does not end before them
+        self.serving: set[str] = set()
+        # Hosts that need not stay and have gone
+        self.left: set[str] = set()
+        # The first that was asked to stop: the job is stopping
+        self.stopped_host = ""
+        # The first process that this stop ended, as its host said it
+        self.ended_by_stop = ""
         self.losses = DataHostLosses(rules)
         self.generation = 0
         self.end: GroupEnd | None = None
-        self._instances: dict[str, str] = {}  # host -> which of its launchers is here
-        self._leaving: set[str] = set()  # hosts of an elastic job that were asked to stop
-        self._first_failure: GroupEnd | None = None  # after a stop
+        # host -> which of its launchers is here
+        self._instances: dict[str, str] = {}
+        # Hosts of an elastic job that were asked to stop
+        self._leaving: set[str] = set()
+        # After a stop
+        self._first_failure: GroupEnd | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -263,12 +284,16 @@ class DataHostLosses:
     """Kept by the coordinator's membership: the data hosts that are gone and made up for."""
 
     def __init__(self, rules: GroupRules) -> None:
-        self.gone: dict[str, GroupEnd] = {}  # in the order in which they failed
-        self.news: list[str] = []  # that nobody has printed yet
+        # In the order in which they failed
+        self.gone: dict[str, GroupEnd] = {}
+        # That nobody has printed yet
+        self.news: list[str] = []
         self._groups = rules.data_groups
         self._any_program = rules.any_data_program
-        self._replaceable: set[str] = set()  # hosts whose program has said that others can take over
-        self._vanished: set[str] = set()  # of those that are gone: what came back would serve again
+        # Hosts whose program has said that others can take over
+        self._replaceable: set[str] = set()
+        # Of those that are gone: what came back would serve again
+        self._vanished: set[str] = set()
 
     def note_replaceable(self, host: str) -> None:
         """Note that the program of this data host says that others of its group can take over from it."""

@@ -31,15 +31,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-LISTEN_BOUND = 60.0  # seconds that the leader waits until another host listens; all are ready when mpirun starts
-HELLO_BOUND = 30.0  # seconds for the other side to prove itself
-RETRY = 0.1  # seconds
-TICK = 1.0  # seconds between looks at connections that prove nothing
-LONGEST_COMMAND = (1 << 17) - 1  # what the kernel takes as one argument (MAX_ARG_STRLEN)
+# Seconds that the leader waits until another host listens; all are ready when mpirun starts
+LISTEN_BOUND = 60.0
+# Seconds for the other side to prove itself
+HELLO_BOUND = 30.0
+# Seconds
+RETRY = 0.1
+# Seconds between looks at connections that prove nothing
+TICK = 1.0
+# What the kernel takes as one argument (MAX_ARG_STRLEN)
+LONGEST_COMMAND = (1 << 17) - 1
 READ_SIZE = 1 << 16
 # Variables of another run of Open MPI, or of Slurm, which it would follow; here the leader's mpirun says what to do.
 _NOT_MEANT = re.compile(r"(OMPI|OPAL|ORTE|PMIX|PRTE|SLURM)_")
-_DAEMON = re.compile(r"([\w.+/-]*/)?(orted|prted)")  # Open MPI 4's and 5's
+# Open MPI 4's and 5's
+_DAEMON = re.compile(r"([\w.+/-]*/)?(orted|prted)")
 # What Open MPI puts around its command for a user whose shell is sh or ksh.
 _PROFILE = re.compile(r"\s*\(\s*test ! -r \./\.profile \|\| \. \./\.profile;(.*)\)\s*", re.DOTALL)
 
@@ -49,9 +55,12 @@ class ExecSite(NamedTuple):
 
     secret: str
     port: int
-    hosts: Sequence[str] = ()  # as mpirun calls the other ones
-    listen: Sequence[str] = ()  # own addresses; empty: all
-    leader: str = ""  # the address that it comes from, where that is known
+    # As mpirun calls the other ones
+    hosts: Sequence[str] = ()
+    # Own addresses; empty: all
+    listen: Sequence[str] = ()
+    # The address that it comes from, where that is known
+    leader: str = ""
 
     @property
     def key(self) -> bytes:
@@ -240,7 +249,8 @@ class ExecServer:
     def _admit(self, listener: socket.socket) -> None:
         accepted = accept_connection(listener)
         if accepted is None:
-            if greedy := self._pending.to_evict():  # no descriptor is left
+            # No descriptor is left
+            if greedy := self._pending.to_evict():
                 self._drop(greedy)
             return
         sock, address = accepted

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-LOOK = 0.02  # seconds
-STAY = 0.2  # seconds between looks of a host whose part is over
-FIRST_REPORT, REPORT = 1.0, 15.0  # seconds until the first line that says who is missing, and between two of them
-RESOLVE_BOUND = 2.0  # seconds
-STOP_CODE = 143  # 128 + SIGTERM: another host got the signal
+# Seconds
+LOOK = 0.02
+# Seconds between looks of a host whose part is over
+STAY = 0.2
+# Seconds until the first line that says who is missing, and between two of them
+FIRST_REPORT, REPORT = 1.0, 15.0
+# Seconds
+RESOLVE_BOUND = 2.0
+# 128 + SIGTERM: another host got the signal
+STOP_CODE = 143
 
 
 class ProgressNotes:
@@ -81,7 +86,8 @@ def wait_until_ready(group: Member) -> Outcome | None:
         verdict = group.verdict()
         if verdict:
             if verdict.outcome.cause:
-                _say(verdict.outcome.cause)  # nothing runs here that could be seen to end
+                # Nothing runs here that could be seen to end
+                _say(verdict.outcome.cause)
             return verdict.outcome
         if group.stopping_host():
             cause = f"stopped before any process was started: {group.stopping_host()} was asked to stop"
@@ -113,7 +119,8 @@ def await_end(group: Member, own: Outcome) -> Outcome:
     except signals.StopRequested as stop:
         group.tell_stopping(stop.signum)
     if group.stopping_host():
-        return Outcome(0, stopped=True)  # there is nothing to save here
+        # There is nothing to save here
+        return Outcome(0, stopped=True)
     return _end_after_loss(as_verdict(group.end), own) if group.end else own
 
 

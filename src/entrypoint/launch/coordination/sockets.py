@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-BACKLOG = 1024  # every host of the job may come at once
+# Every host of the job may come at once
+BACKLOG = 1024
 
 
 def listen_for_group(addresses: Sequence[str], port: int) -> list[socket.socket]:
@@ -82,8 +83,10 @@ def accept_connection(listener: socket.socket) -> tuple[socket.socket, str] | No
     return sock, host_addresses.plain_address(str(address[0]))
 
 
-SURE_AFTER = 5.0  # seconds of a wrong answer, after which its end changes nothing
-HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not mend it
+# Seconds of a wrong answer, after which its end changes nothing
+SURE_AFTER = 5.0
+# Seconds of the same trouble, where waiting does not mend it
+HOPELESS_AFTER = 12.0
 
 
 def source_address(own: str) -> tuple[str, int] | None:
@@ -96,12 +99,16 @@ class CoordinatorAddress:
 
     def __init__(self, leader: str, port: int) -> None:
         self.leader, self.port = leader, port
-        self.trouble = "no answer yet"  # what the last attempt met
-        self._address = ""  # that worked: a host that was met needs no name any more
-        self._was_there = False  # a name alone is no host: an engine gives it before the container has a network
+        # What the last attempt met
+        self.trouble = "no answer yet"
+        # That worked: a host that was met needs no name any more
+        self._address = ""
+        # A name alone is no host: an engine gives it before the container has a network
+        self._was_there = False
         self._bad_since = self._bad_last = 0.0
         self._bad = ""
-        self.remedy = ""  # for what `why_unreachable` says
+        # For what `why_unreachable` says
+        self.remedy = ""
 
     @property
     def why_unreachable(self) -> str:
@@ -143,7 +150,8 @@ class CoordinatorAddress:
             why = f"what answers on {where} does not say that it is this job's launcher: {self.trouble}"
             self._note_bad(why, other)
         elif self._bad_last - self._bad_since < SURE_AFTER and "does not resolve" not in how:
-            self._bad = ""  # it was there for a moment, and is gone: what ran before this job, or a leader that ended
+            # It was there for a moment, and is gone: what ran before this job, or a leader that ended
+            self._bad = ""
 
     def _note_bad(self, text: str, remedy: str) -> None:
         self._bad_last = time.monotonic()
@@ -160,9 +168,12 @@ def _is_unknown(host: str) -> bool:
         return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
-OVERDUE_INTERVAL = 1.0  # seconds between looks for callers whose time is over
-OPEN_TRIES = 5  # a port that is free on one address may be taken on the next
-CLOSE_BOUND = 5.0  # seconds
+# Seconds between looks for callers whose time is over
+OVERDUE_INTERVAL = 1.0
+# A port that is free on one address may be taken on the next
+OPEN_TRIES = 5
+# Seconds
+CLOSE_BOUND = 5.0
 
 
 class ProbeListener(threading.Thread):
@@ -221,7 +232,8 @@ class ProbeListener(threading.Thread):
 
     def _let_in(self, listener: socket.socket) -> None:
         accepted = accept_connection(listener)
-        if accepted is None:  # one who stays too long makes room
+        # One who stays too long makes room
+        if accepted is None:
             self._see_off(self._pending.to_evict())
             return
         sock, peer = accepted
@@ -230,7 +242,8 @@ class ProbeListener(threading.Thread):
         self._callers[sock.fileno()] = caller
         self._poll.register(caller, select.POLLIN)
         self._see_off(self._pending.add(caller, peer))
-        with contextlib.suppress(OSError):  # broken already: the next poll() says so
+        # Broken already: the next poll() says so
+        with contextlib.suppress(OSError):
             caller.flush()
 
     def _see_off(self, caller: Channel | None) -> None:

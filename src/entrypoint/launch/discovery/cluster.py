@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-DEFAULT_GROUP = "homogeneousCluster"  # the platform's own name for the only group of an ordinary job
+# The platform's own name for the only group of an ordinary job
+DEFAULT_GROUP = "homogeneousCluster"
 DEFAULT_INTERFACE = "eth0"
 LOCAL_INSTANCE = "local"
-SINGLE_HOST = "single host"  # the discoverer of a host to which nobody said anything
-NAMING_NO_HOST = (SINGLE_HOST, "torchrun's variables")  # discoverers whose only host has a name of ours
+# The discoverer of a host to which nobody said anything
+SINGLE_HOST = "single host"
+# Discoverers whose only host has a name of ours
+NAMING_NO_HOST = (SINGLE_HOST, "torchrun's variables")
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")
 _IP_ADDRESS = re.compile(r"[0-9.]+")
@@ -45,17 +48,22 @@ class Task(NamedTuple):
 class Cluster(NamedTuple):
     """Every host of the job, which of them this one is, and how they are grouped."""
 
-    source: str  # the discoverer's name
+    # The discoverer's name
+    source: str
     hosts: tuple[str, ...]
     current_host: str
-    groups: tuple[Group, ...] = ()  # empty in local mode; the platform may list one name more than once
+    # Empty in local mode; the platform may list one name more than once
+    groups: tuple[Group, ...] = ()
     current_group: str = DEFAULT_GROUP
     instance_type: str = LOCAL_INSTANCE
     network_interface: str = DEFAULT_INTERFACE
-    resource_config: Mapping[str, Any] = {}  # as read, or in the same shape, for SM_RESOURCE_CONFIG
+    # As read, or in the same shape, for SM_RESOURCE_CONFIG
+    resource_config: Mapping[str, Any] = {}
     task: Task | None = None
-    servers: tuple[str, ...] = ()  # hosts that only serve the others and never end by themselves
-    each_group_is_a_job: bool = False  # the platform's rule if nobody says which groups are distributed
+    # Hosts that only serve the others and never end by themselves
+    servers: tuple[str, ...] = ()
+    # The platform's rule if nobody says which groups are distributed
+    each_group_is_a_job: bool = False
 
     @property
     def is_heterogeneous(self) -> bool:
@@ -120,7 +128,8 @@ def match_host(hosts: Sequence[str], name: str) -> str:
     """Return the host that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
     if name in hosts:
         return name
-    names = [host for host in hosts if not _IP_ADDRESS.fullmatch(host)]  # whose first number is no name
+    # Whose first number is no name
+    names = [host for host in hosts if not _IP_ADDRESS.fullmatch(host)]
     found = [host for host in names if host.partition(".")[0] == name.partition(".")[0]]
     return found[0] if len(found) == 1 else ""
 
@@ -163,7 +172,8 @@ def check_interface(where: str, name: object) -> str:
     return name
 
 
-HOST = "algo-1"  # what scripts written for one host expect; a container's own host name is a random number
+# What scripts written for one host expect; a container's own host name is a random number
+HOST = "algo-1"
 
 # Variables with a number of hosts or ranks, and who sets them.
 NUMBERS = {

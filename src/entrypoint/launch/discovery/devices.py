@@ -15,21 +15,27 @@ if TYPE_CHECKING:
 
 
 AMAZON_PCI_VENDOR = "0x1d0f"
-EFA_WITHOUT_RDMA = "0xefa0"  # the first generation; later ones (0xefa1, ...) read remote memory
-CORES_OF_A_NEURON_DEVICE = 2  # of the first generation, whose driver does not tell
+# The first generation; later ones (0xefa1, ...) read remote memory
+EFA_WITHOUT_RDMA = "0xefa0"
+# Of the first generation, whose driver does not tell
+CORES_OF_A_NEURON_DEVICE = 2
 
 
 class Devices(NamedTuple):
     """What this host computes and talks with."""
 
     num_cpus: int
-    usable_cpus: int  # what the cgroup and the affinity mask leave of them, at least 1
+    # What the cgroup and the affinity mask leave of them, at least 1
+    usable_cpus: int
     num_gpus: int = 0
-    num_neurons: int = 0  # cores, not devices
+    # Cores, not devices
+    num_neurons: int = 0
     efa: bool = False
     efa_rdma: bool = False
-    infiniband: bool = False  # an RDMA device that is not EFA
-    interfaces: tuple[str, ...] = ()  # network interfaces that exist
+    # An RDMA device that is not EFA
+    infiniband: bool = False
+    # Network interfaces that exist
+    interfaces: tuple[str, ...] = ()
 
     @property
     def accelerators(self) -> int:
@@ -108,7 +114,8 @@ def _find_fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, boo
 def _usable_cpus(root: str) -> int:
     allowed = len(os.sched_getaffinity(0))
     quota, _, period = _first_line(root, "sys/fs/cgroup/cpu.max").partition(" ")
-    if not quota:  # cgroup v1
+    # Cgroup v1
+    if not quota:
         quota = _first_line(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us")
         period = _first_line(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us")
     if quota.isdigit() and period.isdigit() and int(period):

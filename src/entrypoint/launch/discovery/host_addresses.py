@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-OWN_NAME_BOUND = 2.0  # seconds; a resolver that hangs must not keep the leader from listening
-THREADS = 32  # that resolve at a time
-SIOCGIFADDR = 0x8915  # ioctl: the IPv4 address of an interface
+# Seconds; a resolver that hangs must not keep the leader from listening
+OWN_NAME_BOUND = 2.0
+# That resolve at a time
+THREADS = 32
+# Ioctl: the IPv4 address of an interface
+SIOCGIFADDR = 0x8915
 LOOPBACK = "127.0.0.1"
 
 
@@ -35,7 +38,8 @@ def find_unresolved(hosts: Iterable[str], seconds: float) -> tuple[str, ...]:
 
     def resolve_rest() -> None:
         while waiting:
-            with contextlib.suppress(IndexError):  # another thread took the last one
+            # Another thread took the last one
+            with contextlib.suppress(IndexError):
                 host = waiting.pop()
                 found[host] = resolve(host)
 
@@ -86,7 +90,8 @@ def _interface_addresses(interface: str) -> list[str]:
     with contextlib.suppress(OSError), open("/proc/net/if_inet6", encoding="ascii") as file:
         for line in file:
             digits, *_, name = line.split()
-            if name == interface and not digits.startswith("fe80"):  # link-local ones mean nothing without a scope
+            # Link-local ones mean nothing without a scope
+            if name == interface and not digits.startswith("fe80"):
                 found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
     return found
 

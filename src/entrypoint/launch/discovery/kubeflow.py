@@ -16,8 +16,10 @@ from launch.base.paths import Paths
 from launch.discovery.cluster import HOST, Cluster, make_cluster
 
 MPI_JOB = "MPIJob"
-HOST_FILE_PATH = "/etc/mpi/hostfile"  # where the operator mounts it
-HOST_FILE = "OMPI_MCA_orte_default_hostfile"  # what the operator tells Open MPI
+# Where the operator mounts it
+HOST_FILE_PATH = "/etc/mpi/hostfile"
+# What the operator tells Open MPI
+HOST_FILE = "OMPI_MCA_orte_default_hostfile"
 
 
 def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:

@@ -13,7 +13,8 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, make_cluster
 
-MOST_HOSTS = 100_000  # Kubernetes' own limit for an Indexed Job
+# Kubernetes' own limit for an Indexed Job
+MOST_HOSTS = 100_000
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:

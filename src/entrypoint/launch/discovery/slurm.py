@@ -9,7 +9,8 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, Task, make_cluster
 
-INTERACTIVE_STEP = str(0xFFFFFFFA)  # salloc's own shell, where sites run it on the first node: no step of the user's
+# Salloc's own shell, where sites run it on the first node: no step of the user's
+INTERACTIVE_STEP = str(0xFFFFFFFA)
 START = "start it with `srun --ntasks-per-node=1`"
 ALONE = "for a job of this host alone set DLC_HOSTS to its name"
 
@@ -26,7 +27,8 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
         return None
     hosts = list(expand_node_list(node_list))
     groups = _het_groups(environ, hosts)
-    if groups:  # a heterogeneous job numbers its nodes by component, whatever their names sort like
+    # A heterogeneous job numbers its nodes by component, whatever their names sort like
+    if groups:
         hosts = [host for members in groups.values() for host in members]
     index = _own_node(environ, hosts)
     cluster = make_cluster("Slurm", hosts, hosts[index], "SLURM_STEP_NODELIST", environ, groups)
@@ -133,7 +135,8 @@ def _read_number(environ: Mapping[str, str], name: str, least: int, most: int, o
     return int(text)
 
 
-MOST_HOSTS = 65536  # a node list that is longer is a mistake or an attack
+# A node list that is longer is a mistake or an attack
+MOST_HOSTS = 65536
 
 
 def expand_node_list(node_list: str, where: str = "SLURM_STEP_NODELIST") -> Iterator[str]:

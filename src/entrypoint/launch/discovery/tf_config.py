@@ -13,7 +13,8 @@ from launch.discovery.cluster import Cluster, make_cluster
 
 SOURCE = "TF_CONFIG"
 EVALUATOR = "evaluator"
-FIRST = ("chief", "master", "worker")  # types of tasks in rank order; others follow
+# Types of tasks in rank order; others follow
+FIRST = ("chief", "master", "worker")
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
@@ -38,7 +39,8 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
                          config.get("task"))  # fmt: skip
     if index >= len(tasks[kind]):
         raise _malformed_config(f"a task below {len(tasks[kind])}", config.get("task"))
-    shared = len(hosts) < sum(map(len, tasks.values()))  # two tasks on one host: the types are no groups of hosts
+    # Two tasks on one host: the types are no groups of hosts
+    shared = len(hosts) < sum(map(len, tasks.values()))
     found = make_cluster(SOURCE, hosts, tasks[kind][index], SOURCE, environ, None if shared else tasks)
     return found if shared else found._replace(servers=tuple(tasks.get("ps", ())))
 

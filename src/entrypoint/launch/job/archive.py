@@ -11,11 +11,13 @@ from collections.abc import Container, Iterator
 
 from launch.base.errors import CANNOT_CREATE, DATA, LaunchError, shown
 
-MOST = 0.9  # of the free room that an archive may take
+# Of the free room that an archive may take
+MOST = 0.9
 
 # What tarfile lets through of broken data, beside its own error.
 _BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, EOFError, ValueError, zlib.error)
-with contextlib.suppress(ImportError):  # not every Python is built with it; without it tarfile says so
+# Not every Python is built with it; without it tarfile says so
+with contextlib.suppress(ImportError):
     from lzma import LZMAError
 
     _BROKEN = (*_BROKEN, LZMAError)
@@ -38,7 +40,7 @@ def unpack_archive(archive: str, folder: str) -> tuple[str, ...]:
     except _BROKEN as error:
         raise LaunchError(DATA, "not unpacked", where=archive, expected="a tar file", found=str(error)) from error
     except OSError as error:
-        # gzip and lzma raise OSError without an errno for broken data
+        # Gzip and lzma raise OSError without an errno for broken data
         exit_code, found = (CANNOT_CREATE, os.strerror(error.errno)) if error.errno else (DATA, str(error))
         raise LaunchError(
             exit_code, "not unpacked", where=archive, expected=f"a tar file, and room in {folder}", found=found

@@ -15,15 +15,19 @@ SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL, EXECUTABLE = "script", "package", "modu
 SETTING = "sagemaker_program"
 MOST_NAMES_SHOWN = 10
 _MODULE = re.compile(r"-m\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
-LONGEST_SHEBANG = 256  # bytes, as in the kernel
+# Bytes, as in the kernel
+LONGEST_SHEBANG = 256
 
 
 class EntryPoint(NamedTuple):
     """A program: below the code directory, or what the image or requirements.txt installs (MODULE, CONSOLE)."""
 
-    kind: str  # SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL or EXECUTABLE
-    name: str  # relative to the code directory, "/" between folders; of a MODULE dotted, of a CONSOLE script its name
-    interpreter: tuple[str, ...] = ()  # of a shell script or executable: what its first line names
+    # SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL or EXECUTABLE
+    kind: str
+    # Relative to the code directory, "/" between folders; of a MODULE dotted, of a CONSOLE script its name
+    name: str
+    # Of a shell script or executable: what its first line names
+    interpreter: tuple[str, ...] = ()
 
     @property
     def is_python(self) -> bool:
@@ -43,7 +47,8 @@ class EntryPoint(NamedTuple):
         """Return what a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
         if self.kind in (PACKAGE, MODULE):
             return ("-m", self.module)
-        return (f"./{self.name}" if self.name.startswith("-") else self.name,)  # no option of torchrun's
+        # No option of torchrun's
+        return (f"./{self.name}" if self.name.startswith("-") else self.name,)
 
     def command(self, python: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """Return the arguments of one plain process. "--" keeps a script's name from being read as an option."""
@@ -147,7 +152,8 @@ def make_executable(entry: EntryPoint, code: str) -> None:
         return
     with contextlib.suppress(OSError):
         mode = os.stat(path).st_mode
-        os.chmod(path, mode | (mode & 0o444) >> 2)  # for whoever may read it
+        # For whoever may read it
+        os.chmod(path, mode | (mode & 0o444) >> 2)
 
 
 def list_contents(code: str) -> str:

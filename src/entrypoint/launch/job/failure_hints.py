@@ -48,7 +48,8 @@ _ADVICE = (
 
 def find_hint(lines: Iterable[str], dialect: str) -> str:
     """Return the hint that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
-    words = tuple(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)  # PyTorch says which rank, too
+    # PyTorch says which rank, too
+    words = tuple(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     return hint_for_arguments(words, dialect) or next(
         (
             advice.format_map(match.groupdict())
@@ -69,7 +70,8 @@ _BAD_VALUE = (
 # Values that are so because of the dialect: true and false, none at all, Python's list or dict.
 _OF_THE_DIALECT = re.compile(r"(true|false|)|[\[{].*", re.IGNORECASE)
 # What argparse, absl and click say of arguments that they do not take.
-_REFUSED = (  # compiled only when a script has failed
+# Compiled only when a script has failed
+_REFUSED = (
     r"error: (unrecognized arguments|argument .*(expected|ignored|invalid))"
     r"|Unknown command line flag|FATAL Flags parsing error"
     r"|Error: (No such option|Got unexpected extra argument|Option )"

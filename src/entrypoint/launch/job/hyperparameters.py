@@ -31,23 +31,30 @@ CONSUMED = (
     "default_user_module_name",
     "_tuning_objective_metric",
     "sagemaker_s3_output",
-    instance_groups.PARAMETER,  # ours
+    # Ours
+    instance_groups.PARAMETER,
 )
-DEFAULT_LOG_LEVEL = 20  # logging.INFO
+# Logging.INFO
+DEFAULT_LOG_LEVEL = 20
 
 
 class Job(NamedTuple):
     """The request, parsed but not yet matched with hosts, devices or files."""
 
-    program: str  # "" if nobody named one
-    hyperparameters: Mapping[str, Any]  # the user's own, values parsed as JSON
-    parameters: Mapping[str, Any]  # the platform's: every key that is no argument of the script
+    # "" if nobody named one
+    program: str
+    # The user's own, values parsed as JSON
+    hyperparameters: Mapping[str, Any]
+    # The platform's: every key that is no argument of the script
+    parameters: Mapping[str, Any]
     arguments: tuple[str, ...]
     input_data_config: Mapping[str, Any]
     dialect: str
-    hyperparameters_file: str  # for messages
+    # For messages
+    hyperparameters_file: str
     job_name: str = ""
-    group_programs: Mapping[str, str] = {}  # instance groups with a program of their own
+    # Instance groups with a program of their own
+    group_programs: Mapping[str, str] = {}
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -75,7 +82,8 @@ class Job(NamedTuple):
             return None
         if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value):
             value = int(value)
-        if isinstance(value, float) and value.is_integer():  # whoever divides in Python gets 8.0
+        # Whoever divides in Python gets 8.0
+        if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**9:
             raise LaunchError(
@@ -100,7 +108,8 @@ def read_job(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()
     texts = read_object(path) or {}
     everything = {key: _parse_value(path, key, value) for key, value in texts.items()}
     if not isinstance(everything.get(JOB_NAME), (str, type(None))) and isinstance(texts[JOB_NAME], str):
-        everything[JOB_NAME] = texts[JOB_NAME]  # a name, also where it is written like a number: 2026, 1e3
+        # A name, also where it is written like a number: 2026, 1e3
+        everything[JOB_NAME] = texts[JOB_NAME]
     parameters = {key: value for key, value in everything.items() if key.startswith(PLATFORM_PREFIX) or key in CONSUMED}
     own = {key: value for key, value in everything.items() if key not in parameters}
     job_name = environ.get("TRAINING_JOB_NAME", "")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 SWITCH = "DLC_GROUP_PROGRAMS"
 PARAMETER = "sagemaker_group_programs"
 EXPECTED = 'an object such as {"data_group": "train_data.py"}'
-TF_DATA = "tf.data"  # instead of an entry point: the group's hosts run tf.data.service
+# Instead of an entry point: the group's hosts run tf.data.service
+TF_DATA = "tf.data"
 TF_DATA_PROGRAM = "-m dlc_runtime.dataservice.tensorflow.host"
 
 

@@ -15,14 +15,17 @@ IN_PLACE, DIRECTORY, ARCHIVE, FILE, S3 = "in place", "directory", "archive", "fi
 
 SETTING = "sagemaker_submit_directory"
 CODE_CHANNEL = "code"
-ARCHIVE_NAME = "sourcedir.tar.gz"  # what the SDK calls the archive it puts into the code channel
+# What the SDK calls the archive it puts into the code channel
+ARCHIVE_NAME = "sourcedir.tar.gz"
 
 
 class Source(NamedTuple):
     """The code of the job before it is in the code directory."""
 
-    kind: str  # IN_PLACE, DIRECTORY, ARCHIVE, FILE or S3
-    location: str  # a path or an s3:// URL
+    # IN_PLACE, DIRECTORY, ARCHIVE, FILE or S3
+    kind: str
+    # A path or an s3:// URL
+    location: str
     why: str
 
     @property
@@ -69,7 +72,8 @@ def put_code_in_place(source: Source, paths: Paths, download: str = "") -> tuple
         return ()
     os.makedirs(paths.code, exist_ok=True)
     try:
-        with signals.Interrupting():  # an archive may be large, and a channel lie on a mount that hangs
+        # An archive may be large, and a channel lie on a mount that hangs
+        with signals.Interrupting():
             return _fill_folder(source, paths, download)
     except OSError as error:
         _empty_folder(paths.code)

@@ -19,14 +19,16 @@ STRICT = "DLC_COMPILER_STRICT"
 ENABLED = "sagemaker_training_compiler_enabled"
 DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
 BACKENDS = ("inductor", "xla")
-ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")  # as dlc_runtime reads them
+# As dlc_runtime reads them
+ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
 class CompilerChoice(NamedTuple):
     """`source` is the variable or the hyperparameter that asks, "" if none does."""
 
     source: str = ""
-    backend: str = ""  # "off", and "" where the hyperparameter asks and the image has no default
+    # "off", and "" where the hyperparameter asks and the image has no default
+    backend: str = ""
     debug: bool = False
 
     @property
@@ -46,7 +48,8 @@ def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> Comp
     if not stated and not enabled:
         return CompilerChoice()
     debug = _read_flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
-    _read_flag(environ, STRICT)  # dlc_runtime reads it
+    # dlc_runtime reads it
+    _read_flag(environ, STRICT)
     if stated:
         return CompilerChoice(SWITCH, stated, debug)
     return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _read_one_of(environ, DEFAULT, BACKENDS), debug)

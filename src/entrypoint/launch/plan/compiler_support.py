@@ -11,8 +11,10 @@ from launch.discovery.devices import Devices
 from launch.plan.compiler_choice import DEBUG, DEFAULT, SWITCH, CompilerChoice
 from launch.plan.context import Context
 
-FIRST_IN_PLACE = (2, 3)  # of PyTorch: dlc_runtime asks torch.compiler.is_compiling in every step
-LINE = "dlc_runtime.pth"  # in the environment's packages: what arms dlc_runtime
+# Of PyTorch: dlc_runtime asks torch.compiler.is_compiling in every step
+FIRST_IN_PLACE = (2, 3)
+# In the environment's packages: what arms dlc_runtime
+LINE = "dlc_runtime.pth"
 
 
 def require_supported(context: Context, found: CompilerChoice, strategy: str) -> None:
@@ -42,7 +44,8 @@ def _require_pytorch(context: Context, found: CompilerChoice, strategy: str) -> 
     if found.backend == "inductor":
         _require_inductor(context, found, strategy)
     elif strategy:
-        per_host = 1 if strategy == "xla" else context.processes_per_host  # its devices are threads of one process
+        # Its devices are threads of one process
+        per_host = 1 if strategy == "xla" else context.processes_per_host
         _require_one_world(context, found, per_host * len(context.hosts))
 
 
@@ -125,7 +128,8 @@ def _is_program(name: str, path: str) -> bool:
 
 
 REPORT = "DLC_COMPILER_REPORT"
-MOST_MODULES = 200  # of one process, each in a few files
+# Of one process, each in a few files
+MOST_MODULES = 200
 
 
 def compiler_variables(
@@ -156,5 +160,6 @@ def _pytorch_xla_variables(installed: frozenset[str], devices: Devices, dumps: s
 def _tensorflow_variables(installed: frozenset[str], devices: Devices) -> dict[str, str]:
     if installed and "tensorflow" not in installed:
         return {}
-    on_cpu = "" if devices.num_gpus else " --tf_xla_cpu_global_jit"  # else XLA leaves the CPU's operations alone
+    # Else XLA leaves the CPU's operations alone
+    on_cpu = "" if devices.num_gpus else " --tf_xla_cpu_global_jit"
     return {"TF_XLA_FLAGS": f"--tf_xla_auto_jit=2{on_cpu}"}

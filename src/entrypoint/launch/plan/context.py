@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-LARGEST_SCRIPT = 4 * 1024 * 1024  # bytes searched
-PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
+# Bytes searched
+LARGEST_SCRIPT = 4 * 1024 * 1024
+# Whatever the strategy, in spite of its name
+PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 
 
 class Context(NamedTuple):
@@ -31,14 +33,19 @@ class Context(NamedTuple):
     job: Job
     entry: EntryPoint
     hosts: tuple[str, ...]
-    env: Mapping[str, str]  # the whole environment of a plain process of this job
-    environ: Mapping[str, str]  # the launcher's own: what the user set
+    # The whole environment of a plain process of this job
+    env: Mapping[str, str]
+    # The launcher's own: what the user set
+    environ: Mapping[str, str]
     paths: Paths
     venv: str
-    run_dir: str  # where this host's launcher keeps private files of the job
-    installed: frozenset[str]  # libraries of the image, of those that strategies ask about; empty: unknown
+    # Where this host's launcher keeps private files of the job
+    run_dir: str
+    # Libraries of the image, of those that strategies ask about; empty: unknown
+    installed: frozenset[str]
     network: Network = Network()
-    installs: bool = False  # whether the user's code brings packages, which `installed` does not know
+    # Whether the user's code brings packages, which `installed` does not know
+    installs: bool = False
 
     @property
     def python(self) -> str:

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py", "ray")
-TENSORFLOW_2_16 = "tensorflow 2.16"  # this one or a later one: Keras is Keras 3, and there are no Estimators
+# This one or a later one: Keras is Keras 3, and there are no Estimators
+TENSORFLOW_2_16 = "tensorflow 2.16"
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
-ON = ("1", "true", "True")  # as TensorFlow reads it
+# As TensorFlow reads it
+ON = ("1", "true", "True")
 
 
 def framework_variables(installed: frozenset[str], region: str) -> dict[str, str]:
@@ -135,7 +137,8 @@ def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
     return ""
 
 
-CHIEF_NAMES = ("master", "chief")  # the platform's, which Estimators know, and TensorFlow 2's
+# The platform's, which Estimators know, and TensorFlow 2's
+CHIEF_NAMES = ("master", "chief")
 
 
 def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[str, str]:
@@ -163,7 +166,8 @@ def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: 
 
     Without an accelerator each rank would train a model of its own; with torch_xla in the image it would take that.
     """
-    if uses_xla or devices.num_neurons:  # whose cores are reached through torch_xla
+    # Whose cores are reached through torch_xla
+    if uses_xla or devices.num_neurons:
         return {}
     variables = {}
     if "torch_xla" in installed:
@@ -176,11 +180,13 @@ def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: 
 def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
     """Switch on NCCL's flight recorder in PyTorch: it dumps the last collectives on a timeout or when asked."""
     variables = {
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",  # collectives
+        # Collectives
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{paths.launcher}/nccl_trace_rank_",
     }
-    if can_make_folder(run_dir):  # a rank that cannot make its pipe there gives up
+    # A rank that cannot make its pipe there gives up
+    if can_make_folder(run_dir):
         variables["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = f"{run_dir}/nccl_trace_rank_"
     return variables
 

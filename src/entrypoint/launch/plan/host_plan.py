@@ -49,8 +49,10 @@ class HostPlan(NamedTuple):
     request: Request
     context: Context
     launch: Launch
-    install: tuple[ProcessSpec, ...] = ()  # what the user's code needs; every host is ready before any starts `launch`
-    programs: tuple[tuple[EntryPoint, str], ...] = ()  # of all groups, this host's first, and the setting of each
+    # What the user's code needs; every host is ready before any starts `launch`
+    install: tuple[ProcessSpec, ...] = ()
+    # Of all groups, this host's first, and the setting of each
+    programs: tuple[tuple[EntryPoint, str], ...] = ()
 
     def check_programs(self, folder: str) -> None:
         """Raise LaunchError for the entry point of any group that is not in `folder`: no host starts without it."""

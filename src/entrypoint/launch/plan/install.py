@@ -43,7 +43,8 @@ def pip_processes(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
     return (process._replace(failure=failed),)
 
 
-HOME, PACKAGES = "home", "packages"  # below the run directory
+# Below the run directory
+HOME, PACKAGES = "home", "packages"
 
 
 def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
@@ -55,7 +56,8 @@ def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
     if not home or os.access(home, os.W_OK) or not can_make_folder(run_dir):
         return {}
     variables = {"HOME": f"{run_dir}/{HOME}"}
-    import pwd  # in most jobs nobody asks for it
+    # In most jobs nobody asks for it
+    import pwd
 
     try:
         pwd.getpwuid(os.geteuid())

@@ -20,12 +20,18 @@ LOOPBACK = "127.0.0.1"
 class Network(NamedTuple):
     """What the hosts of a group learned of each other when they met; empty for a host alone and before the meeting."""
 
-    addresses: Mapping[str, str] = {}  # hosts whose names do not resolve here -> the address to use instead
-    sources: Mapping[str, str] = {}  # host -> the address that its connections come from
-    listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
-    secret: str = ""  # hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
-    data_token: str = ""  # the same for the data service of dlc_runtime
-    program_files: Mapping[str, str] = {}  # what this host's program may say -> the file that it makes to say it
+    # Hosts whose names do not resolve here -> the address to use instead
+    addresses: Mapping[str, str] = {}
+    # host -> the address that its connections come from
+    sources: Mapping[str, str] = {}
+    # This host's addresses on the job's network; empty: all it has
+    listen: tuple[str, ...] = ()
+    # Hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
+    secret: str = ""
+    # The same for the data service of dlc_runtime
+    data_token: str = ""
+    # What this host's program may say -> the file that it makes to say it
+    program_files: Mapping[str, str] = {}
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-LED = ("mpi", "ray")  # strategies in which one process on the first host is the whole job
+# Strategies in which one process on the first host is the whole job
+LED = ("mpi", "ray")
 
 
 class Request(NamedTuple):
@@ -35,8 +36,10 @@ class Request(NamedTuple):
     devices: Devices
     job: Job
     strategy: StrategyChoice | None
-    groups: tuple[str, ...]  # names of the distributed groups
-    installed: frozenset[str]  # libraries of the image (frameworks.py)
+    # Names of the distributed groups
+    groups: tuple[str, ...]
+    # Libraries of the image (frameworks.py)
+    installed: frozenset[str]
     network: Network = Network()
 
     @property
@@ -190,7 +193,8 @@ def _job_groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...
     if stated is None:
         own = (cluster.current_group,)
         every = tuple(group.name for group in cluster.groups if group.name != serving) or own
-        if serving:  # a service for one other group or for all: these are one job
+        # A service for one other group or for all: these are one job
+        if serving:
             return every if distributed else ()
         return (own if cluster.each_group_is_a_job else every) if distributed else ()
     known = [group.name for group in cluster.groups] or [cluster.current_group]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 # Said again by other variables and by the files of input/config: left out where a thousand hosts make them too long.
 AGGREGATES = ("SM_TRAINING_ENV", "SM_RESOURCE_CONFIG", "SM_INSTANCE_GROUPS_DICT")
-LONGEST_VARIABLE = 128 * 1024 - 1  # bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
+# Bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
+LONGEST_VARIABLE = 128 * 1024 - 1
 
 
 def encode_value(value: object) -> str:
@@ -98,7 +99,8 @@ def _facts(
     """Return what SM_TRAINING_ENV holds: the attributes of the toolkit's Environment."""
     distribution_hosts = cluster.hosts_of(group)
     master = (distribution_hosts or cluster.hosts)[0]
-    model_parallel = environ.get("SM_HP_MP_PARAMETERS")  # the toolkit asks the variable, which is not yet set here
+    # The toolkit asks the variable, which is not yet set here
+    model_parallel = environ.get("SM_HP_MP_PARAMETERS")
     return {
         "additional_framework_parameters": job.framework_parameters,
         "channel_input_dirs": {channel: paths.channel(channel) for channel in job.input_data_config},

@@ -30,7 +30,8 @@ STRATEGIES = {
     "ray": "launch.plan.strategies.ray:plan",
 }
 
-TASK = {"task": "launch.plan.strategies.torchrun:plan"}  # only where the platform starts a launcher for each rank
+# Only where the platform starts a launcher for each rank
+TASK = {"task": "launch.plan.strategies.torchrun:plan"}
 
 
 class StrategyChoice(NamedTuple):
@@ -38,7 +39,8 @@ class StrategyChoice(NamedTuple):
 
     source: str
     strategy: str
-    decisions: tuple[Decision, ...] = ()  # where another strategy than the one asked for runs
+    # Where another strategy than the one asked for runs
+    decisions: tuple[Decision, ...] = ()
 
 
 BELOW_MPI = Decision("Horovod below mpirun", "DLC_HOROVOD_CONTROLLER")
@@ -53,7 +55,8 @@ REQUESTS = (
     StrategyChoice("sagemaker_distributed_dataparallel_enabled", "smdistributed"),
     StrategyChoice("sagemaker_pytorch_xla_multi_worker_enabled", "xla"),
     StrategyChoice("sagemaker_multi_worker_mirrored_strategy_enabled", "tf_multi_worker"),
-    StrategyChoice("sagemaker_ray_enabled", "ray"),  # ours: the platform has none
+    # Ours: the platform has none
+    StrategyChoice("sagemaker_ray_enabled", "ray"),
 )
 
 

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
-CONTENT_KEY = "DLC_CONTENT_KEY"  # the image's, in its environment
-KEY_DIGITS = 12  # of a hash: enough to tell two apart
-MOST_SHOWN = 200  # characters of a list in a message
-ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "ray", "single")  # strategies that do not count devices
+# The image's, in its environment
+CONTENT_KEY = "DLC_CONTENT_KEY"
+# Of a hash: enough to tell two apart
+KEY_DIGITS = 12
+# Characters of a list in a message
+MOST_SHOWN = 200
+# Strategies that do not count devices
+ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "ray", "single")
 
 
 def host_facts(request: Request) -> dict[str, Any]:

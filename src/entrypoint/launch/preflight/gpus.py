@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from launch.plan.request import Request
 
 
-SECONDS = 3.0  # for nvidia-smi, which waits for a driver that hangs
-ENDS = 1.0  # seconds from its kill to its end
-FIELDS = ("name", "memory.total", "driver_version", "compute_cap")  # drivers before 510 do not know the last one
+# For nvidia-smi, which waits for a driver that hangs
+SECONDS = 3.0
+# Seconds from its kill to its end
+ENDS = 1.0
+# Drivers before 510 do not know the last one
+FIELDS = ("name", "memory.total", "driver_version", "compute_cap")
 
 
 class Gpu(NamedTuple):
@@ -41,9 +44,12 @@ class Gpus(NamedTuple):
 
     gpus: tuple[Gpu, ...]
     driver: str
-    image_cuda: int  # 0: the image holds none, or holds it in no place that is known
-    image_fits: bool | None  # None: there is nothing to compare
-    nccl: str  # "" for a job of one process
+    # 0: the image holds none, or holds it in no place that is known
+    image_cuda: int
+    # None: there is nothing to compare
+    image_fits: bool | None
+    # "" for a job of one process
+    nccl: str
 
     def as_data(self) -> dict[str, Any]:
         """Return it for --explain=json."""
@@ -92,14 +98,16 @@ def parse_answer(text: str, fields: int) -> list[list[str]]:
 
 
 def _parse_gpu(fields: list[str]) -> Gpu:
-    memory = int(fields[1]) if fields[1].isdigit() else 0  # "[N/A]" of a part of a GPU (MIG)
+    # "[N/A]" of a part of a GPU (MIG)
+    memory = int(fields[1]) if fields[1].isdigit() else 0
     capability = fields[3] if len(fields) > 3 and fields[3][:1].isdigit() else ""
     return Gpu(fields[0], memory, capability)
 
 
 def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
     """Return what nvidia-smi prints; "" if there is none, it fails, or it does not answer in time."""
-    import subprocess  # a host without GPUs has no use for it
+    # A host without GPUs has no use for it
+    import subprocess
 
     argv = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
@@ -113,7 +121,8 @@ def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
         text = child.communicate(timeout=SECONDS)[0]
     except subprocess.TimeoutExpired:
         child.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one that the driver holds ends later
+        # One that the driver holds ends later
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(ENDS)
         if child.stdout:
             child.stdout.close()

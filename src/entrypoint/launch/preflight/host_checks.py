@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from launch.discovery.devices import Devices
 
 
-SMALL_SHM = 1 << 30  # bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
-SMALL_NOFILE = 4096  # descriptors; every pair of ranks and every data-loading worker takes some
-LITTLE_ROOM = 1 << 30  # bytes; a checkpoint of a small model with its optimizer's state
+# Bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
+SMALL_SHM = 1 << 30
+# Descriptors; every pair of ranks and every data-loading worker takes some
+SMALL_NOFILE = 4096
+# Bytes; a checkpoint of a small model with its optimizer's state
+LITTLE_ROOM = 1 << 30
 AMAZON_VENDOR = "0x1d0f"
-PLUGIN = "libnccl-net.so"  # what NCCL loads where NCCL_NET_PLUGIN names nothing else
+# What NCCL loads where NCCL_NET_PLUGIN names nothing else
+PLUGIN = "libnccl-net.so"
 MORE_SHM = "start the container with --shm-size=8g or --ipc=host"
 
 
@@ -32,7 +36,8 @@ class HostFinding(NamedTuple):
 
     what: str
     remedy: str
-    is_error: bool = False  # the job cannot work with it; otherwise it may
+    # The job cannot work with it; otherwise it may
+    is_error: bool = False
 
     def __str__(self) -> str:
         return f"{self.what}; {self.remedy}"
@@ -47,7 +52,8 @@ def check_host(
     """
     multi_host = len(cluster.hosts) > 1
     found = [
-        _check_shared_memory(root) if devices.num_gpus else None,  # who fails in it is NCCL
+        # Who fails in it is NCCL
+        _check_shared_memory(root) if devices.num_gpus else None,
         _check_rdma_nodes(root),
         _check_locked_memory(devices),
         _check_efa_plugin(root, devices, environ) if multi_host else None,
@@ -93,7 +99,8 @@ def _check_nvidia(root: str, environ: Mapping[str, str]) -> list[HostFinding]:
     if not os.path.exists(os.path.join(root, "proc/driver/nvidia/version")):
         return []
     if not any(name.startswith("nvidia") for name in _list_names(root, "dev")):
-        return []  # the machine's GPUs are not this container's
+        # The machine's GPUs are not this container's
+        return []
 
     return check_nvidia(root, environ.get("DLC_VENV") or DEFAULT_VENV)
 
@@ -196,8 +203,10 @@ def _read_text(root: str, path: str) -> str:
         return ""
 
 
-OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}  # by the image's CUDA; NVIDIA's minor version compatibility
-COMPAT = "usr/local/cuda/compat/libcuda.so.1"  # brings a newer user-mode driver along
+# By the image's CUDA; NVIDIA's minor version compatibility
+OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
+# Brings a newer user-mode driver along
+COMPAT = "usr/local/cuda/compat/libcuda.so.1"
 _RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu\d+)?-(\d+)\.")
 
 
@@ -264,7 +273,8 @@ def _check_lost_gpus(root: str) -> list[HostFinding]:
         minor = re.search(r"Device Minor:\s*(\d+)", text)
         if minor:
             known[minor[1]] = text
-    if not known:  # some drivers of virtual machines list nothing
+    # Some drivers of virtual machines list nothing
+    if not known:
         return []
     given = [name[len("nvidia") :] for name in _list_entries(f"{root}/dev") if re.fullmatch(r"nvidia\d+", name)]
     lost = [

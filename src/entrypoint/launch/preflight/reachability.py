@@ -31,13 +31,20 @@ if TYPE_CHECKING:
     from launch.plan.request import Request
 
 
-ALL_PAIRS = 16  # hosts; up to so many try all others
-BOUND = 10.0  # seconds of trying: a network that is being set up, or lost packets, are not the job's end
-ATTEMPT = 3.0  # seconds for one connection
-PAUSE = 0.2  # seconds between two attempts
-SLACK = 5.0  # seconds for a resolver that hangs
-LOOK = 0.005  # seconds
-MOST_NAMED = 4  # hosts that a message names, each with its address
+# Hosts; up to so many try all others
+ALL_PAIRS = 16
+# Seconds of trying: a network that is being set up, or lost packets, are not the job's end
+BOUND = 10.0
+# Seconds for one connection
+ATTEMPT = 3.0
+# Seconds between two attempts
+PAUSE = 0.2
+# Seconds for a resolver that hangs
+SLACK = 5.0
+# Seconds
+LOOK = 0.005
+# Hosts that a message names, each with its address
+MOST_NAMED = 4
 REMEDY = "check the security group, network policy or firewall: the job's hosts need every port between them"
 # Strategies whose processes listen at one port that is known; what is let through may be no more than that.
 PORTS = {"tf_multi_worker": settings.TF_MULTI_WORKER_PORT, "tf_parameter_server": settings.TF_WORKER_PORT}

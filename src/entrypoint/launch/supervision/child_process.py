@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 LAST_LINES = 20
-MOST_LINES = 1000  # to look for the beginning of a traceback in
-NOT_FOUND = 127  # what shells answer for a program that is not there
-NOT_EXECUTABLE = 126  # and for one that cannot be executed
+# To look for the beginning of a traceback in
+MOST_LINES = 1000
+# What shells answer for a program that is not there
+NOT_FOUND = 127
+# And for one that cannot be executed
+NOT_EXECUTABLE = 126
 
 
 class ChildProcess:
@@ -31,7 +34,8 @@ class ChildProcess:
     def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes, log: ProcessLog | None = None) -> None:
         """Start it. Raises OSError (program or working directory missing, not executable) or ValueError (NUL)."""
         self.spec = spec
-        self._code = 0  # -N for signal N
+        # -N for signal N
+        self._code = 0
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         self.stdout = Stream(out_read, console.stdout, prefix, log)
@@ -119,7 +123,8 @@ def process_name(spec: ProcessSpec) -> str:
     return f"{spec.role} rank {spec.rank}" if spec.rank >= 0 else spec.role
 
 
-_inherited: list[int] = []  # the limit of open files that the launcher was started with, once it has raised its own
+# The limit of open files that the launcher was started with, once it has raised its own
+_inherited: list[int] = []
 
 
 def raise_open_files() -> int:
@@ -147,7 +152,8 @@ def spawn_process(spec: ProcessSpec, stdout: int, stderr: int) -> int:
     here, hard = _open_working_directory(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     try:
         os.chdir(spec.cwd)
-        if _inherited:  # a stranger's connection that comes just now makes room, the job's hosts come again
+        # A stranger's connection that comes just now makes room, the job's hosts come again
+        if _inherited:
             resource.setrlimit(resource.RLIMIT_NOFILE, (_inherited[0], hard))
         return os.posix_spawn(
             _find_program(spec.argv[0], spec.env.get("PATH", os.defpath)),

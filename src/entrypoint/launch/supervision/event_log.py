@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 
-LARGEST_LOG = 16 << 20  # bytes of one process's log
-MOST_EVENTS = 10_000  # lines; a job that restarts its processes again and again must not fill the disk
+# Bytes of one process's log
+LARGEST_LOG = 16 << 20
+# Lines; a job that restarts its processes again and again must not fill the disk
+MOST_EVENTS = 10_000
 
 
 class ProcessLog:

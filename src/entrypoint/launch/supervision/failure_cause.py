@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from launch.supervision.rank_files import RankEnd
 
 
-LONGEST_ERROR = 300  # characters that are shown of one line; both of its ends, for either may be the telling one
+# Characters that are shown of one line; both of its ends, for either may be the telling one
+LONGEST_ERROR = 300
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+(, in .*)?')
-_RANK = re.compile(r"\[rank\d+\]: ?")  # PyTorch's, before each line of a traceback
-_MARKS = re.compile(r"\s*[~^]+\s*")  # Python 3.11 and later mark the expression
+# PyTorch's, before each line of a traceback
+_RANK = re.compile(r"\[rank\d+\]: ?")
+# Python 3.11 and later mark the expression
+_MARKS = re.compile(r"\s*[~^]+\s*")
 _CHATTER = re.compile(
-    r"[IWEF]\d{4} \d\d:\d\d:\d\d"  # absl, glog and torch's own logs
-    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "  # TensorFlow
+    # Absl, glog and torch's own logs
+    r"[IWEF]\d{4} \d\d:\d\d:\d\d"
+    # TensorFlow
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "
     r"|WARNING: All log messages before absl::InitializeLog"
 )
 # Of a program that started the one that failed, whose own traceback is above.
@@ -93,9 +98,11 @@ def _frame_lines(body: tuple[str, ...], number: int) -> tuple[str, ...]:
     return tuple(shorten(line) for line in (body[number], *source))
 
 
-STARTERS = ("torchrun", "mpirun")  # roles of processes that start ranks
+# Roles of processes that start ranks
+STARTERS = ("torchrun", "mpirun")
 LAST_LINES = 20
-MOST_NAMED = 4  # ranks
+# Ranks
+MOST_NAMED = 4
 
 # These are compiled when they are first used: the parent of each rank loads this file for `telling` alone.
 # torchrun exits with 1 whatever its ranks exit with.
@@ -108,7 +115,8 @@ _STOPPED = r"stopped by (?P<name>SIG[A-Z]+)\b"
 # The first line that torchrun (of today, and PyTorch 1.10) writes about an end: before it are the words of the ranks.
 _TORCHRUN_OWN = r"(?m)^([EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/|(ERROR|WARNING):torch\.distributed\.elastic\.)"
 _LINE = r"(?m)^\[([^\]]+):(\d+)\] (.*)$"
-_ENDED_BY_OTHERS = (-15, -9)  # SIGTERM, SIGKILL: what a starter ends the remaining ranks with
+# SIGTERM, SIGKILL: what a starter ends the remaining ranks with
+_ENDED_BY_OTHERS = (-15, -9)
 # Open MPI 4 and 5
 _MPIRUN_EXIT = r"Process name: \[(\[\d+,\d+\]|[^\s\]]+@\d+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
 # What mpirun's agent says of a host that could not be started, before 30 lines in which mpirun guesses at the reason.
@@ -147,7 +155,8 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     match = re.search(_TORCHRUN, output) or re.search(_MPIRUN_EXIT, output) or re.search(_MPIRUN_SIGNAL, output)
     if match is None and (left := re.search(_MPIRUN_LEFT, output)):
         return failure._replace(cause=f"worker rank {left['rank']} on {left['host']} left without MPI_Finalize")
-    if match is None:  # it was killed, or says it in words that we do not know
+    # It was killed, or says it in words that we do not know
+    if match is None:
         first = next((rank for rank in ranks if rank.code and rank.code not in _ENDED_BY_OTHERS), None)
         return _failure_of_rank_file(first) if first else _not_started(failure, output)
     found = match.groupdict()
@@ -221,7 +230,8 @@ def _failure_of_rank(failure: Failure, rank: int, code: int, signum: int, output
     host = next((host for host, _ in pattern.findall(output)), "" if failure.role == "mpirun" else failure.host)
     name = signal_name(signum) if signum else ""
     how = f"was ended by {name}" if signum else f"exited with code {code}"
-    why = "".join(failure.cause.partition(": ")[1:])  # such as: out of memory
+    # Such as: out of memory
+    why = "".join(failure.cause.partition(": ")[1:])
     return failure._replace(
         cause=" ".join(filter(None, [f"worker rank {rank}", host and f"on {host}", how])) + why,
         role="worker",

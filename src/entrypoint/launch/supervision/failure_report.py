@@ -10,12 +10,16 @@ import sys
 
 from launch.base.errors import Failure, Outcome
 
-DISK_FULL = 74  # EX_IOERR of sysexits.h
-PROBE_SIZE = 4096  # bytes; a file system that cannot take one more block is full
-REASON_LENGTH = 1024  # characters of the failure file that the platform reads
+# EX_IOERR of sysexits.h
+DISK_FULL = 74
+# Bytes; a file system that cannot take one more block is full
+PROBE_SIZE = 4096
+# Characters of the failure file that the platform reads
+REASON_LENGTH = 1024
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and newline
+# All but tab and newline
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def as_frame(failure: Failure, with_lines: bool = True) -> str:
@@ -23,7 +27,8 @@ def as_frame(failure: Failure, with_lines: bool = True) -> str:
 
     `with_lines`: all its last lines, where they stand far above or among other ranks'; else those that tell most.
     """
-    from launch.supervision.failure_cause import most_telling_lines  # only jobs that failed need it
+    # Only jobs that failed need it
+    from launch.supervision.failure_cause import most_telling_lines
 
     failure = _without_control(failure)
     told = most_telling_lines(failure.error, failure.last_lines)
@@ -40,7 +45,8 @@ def as_file_text(failure: Failure) -> str:
 
     If they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
     """
-    from launch.supervision.failure_cause import last_whole_lines  # only jobs that failed need it
+    # Only jobs that failed need it
+    from launch.supervision.failure_cause import last_whole_lines
 
     failure = _without_control(failure)
     head = failure.cause[: REASON_LENGTH // 2]
@@ -157,7 +163,8 @@ def _escape(text: str) -> str:
 
 def _shorten_failure(failure: Failure, head: str) -> tuple[str, str]:
     """Return the head with what tells most, and the lines without noise, of lines that do not fit."""
-    from launch.supervision import failure_cause  # only long reports need it
+    # Only long reports need it
+    from launch.supervision import failure_cause
 
     told = failure.error or failure_cause.error_lines(failure.last_lines)
     head = "\n".join([head, *told])[: REASON_LENGTH - REASON_LENGTH // 8]

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 # A job that waits still wakes up its background threads now and then; one that works uses far more. A rank that waits
 # in a busy loop (NCCL spins) counts as working: its framework's own timeout has to notice.
-IDLE_SHARE = 0.01  # of one core
+# Of one core
+IDLE_SHARE = 0.01
 
 
 class Watchdog:
@@ -52,7 +53,8 @@ class Watchdog:
         if not self.timeout or now - self._looked_at < self._interval:
             return False
         if now - self._looked_at > 2 * self._interval + 1.0:
-            self._progress_at = now  # this process stood still itself (a paused container)
+            # This process stood still itself (a paused container)
+            self._progress_at = now
         self._looked_at = now
         self._used_since_progress += self._cpu_seconds()
         busy = self._used_since_progress > IDLE_SHARE * max(self._interval, now - self._progress_at)
@@ -75,9 +77,12 @@ class Watchdog:
         return float(used) / os.sysconf("SC_CLK_TCK")
 
 
-PER_PROCESS = 2.0  # seconds for one process to print its stacks
-ALTOGETHER = 30.0  # seconds
-MOST_TEXT = 1 << 18  # characters of one process's stacks
+# Seconds for one process to print its stacks
+PER_PROCESS = 2.0
+# Seconds
+ALTOGETHER = 30.0
+# Characters of one process's stacks
+MOST_TEXT = 1 << 18
 
 
 def add_stacks(outcome: Outcome, running: Mapping[int, ProcessSpec], console: Console, ranks: RankFolder) -> Outcome:
@@ -96,7 +101,8 @@ def collect_stacks(console: Console, planned: Mapping[int, str], ranks: RankFold
     one by one, children before parents, so that none reacts to another's end and the text of each is its own. Starters
     and the parents of ranks are left alone: the text comes through them, and they have no stack to tell of.
     """
-    ranks.mark_stopping()  # an aborted rank is no reason for its starter to end the others
+    # An aborted rank is no reason for its starter to end the others
+    ranks.mark_stopping()
     pids = [pid for pid in process_tree.find_descendants() if not is_wrapper(process_tree.command_of(pid))]
     names = {pid: _process_name(pid, planned) for pid in pids}
     for pid in pids:
@@ -166,8 +172,10 @@ def _rank_of(pid: int) -> str:
 
 PIPE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 FILE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
-BOUND = 5.0  # seconds for the dumps; the thread looks once a second
-LOOK = 0.1  # seconds
+# Seconds for the dumps; the thread looks once a second
+BOUND = 5.0
+# Seconds
+LOOK = 0.1
 
 
 def dump_flight_recorder(variables: Mapping[str, str]) -> list[str]:
@@ -186,7 +194,8 @@ def dump_flight_recorder(variables: Mapping[str, str]) -> list[str]:
 
 
 def _ask_for_dump(path: str) -> bool:
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    # Nobody reads it any more
+    with contextlib.suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         try:
             return os.write(fd, b"1\n") > 0

@@ -30,8 +30,10 @@ _STDOUT, _STDERR = b"1", b"2"
 _WHOLE, _PART, _LAST_PART = b".", b"+", b"="
 _STDOUT_LINE = _MARK + _STDOUT + _WHOLE + b" "
 _MARKED = re.compile(rb"((?:[^\x1e\n]*<std[a-z]*>: ?)?)\x1e([12])([.+=])([^ \n]*) (.*\n)")
-_LONGEST_RANK = 300  # bytes
-_LONGEST_HELD = 4 * LONGEST_LINE  # of a line that is put together
+# Bytes
+_LONGEST_RANK = 300
+# Of a line that is put together
+_LONGEST_HELD = 4 * LONGEST_LINE
 
 
 def use_frames(console: Console, rank: str) -> None:
@@ -86,8 +88,10 @@ class FramedStream(Stream):
         super().__init__(fd, sink, prefix, log)
         self._stdout = stdout
         self._has_marks = False
-        self._held = b""  # the beginning of a line
-        self._parts: dict[tuple[bytes, bytes], bytes] = {}  # (stream, rank) -> the beginning of a long line
+        # The beginning of a line
+        self._held = b""
+        # (stream, rank) -> the beginning of a long line
+        self._parts: dict[tuple[bytes, bytes], bytes] = {}
 
     @property
     def is_stalled(self) -> bool:
@@ -116,7 +120,8 @@ class FramedStream(Stream):
 
     def _sort(self, lines: bytes) -> None:
         marks, begun = lines.count(_MARK), lines.count(b"\n" + _STDOUT_LINE) + lines.startswith(_STDOUT_LINE)
-        if marks == begun == lines.count(b"\n"):  # nothing but whole lines of stdout: no need to look at each
+        # Nothing but whole lines of stdout: no need to look at each
+        if marks == begun == lines.count(b"\n"):
             self._deliver(_STDOUT, lines.replace(b"\n" + _STDOUT_LINE, b"\n")[len(_STDOUT_LINE) :])
             return
         for stream, group in groupby(self._lines(lines), key=lambda line: line[0]):
@@ -130,7 +135,8 @@ class FramedStream(Stream):
 
     def _lines(self, lines: bytes) -> Iterator[tuple[bytes, bytes]]:
         """(stream, line) each, without marks; parts that are not the last are kept for later."""
-        for line in lines.split(b"\n")[:-1]:  # splitlines() would split at a carriage return too
+        # splitlines() would split at a carriage return too
+        for line in lines.split(b"\n")[:-1]:
             yield from self._unmarked(line + b"\n")
 
     def _unmarked(self, line: bytes) -> Iterator[tuple[bytes, bytes]]:

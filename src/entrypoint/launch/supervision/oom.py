@@ -7,14 +7,17 @@ from launch.base.compat import NamedTuple
 # Where a container sees its own cgroup; outside one, the path in /proc/self/cgroup is appended.
 V2_MOUNT = "/sys/fs/cgroup"
 V1_MOUNT = "/sys/fs/cgroup/memory"
-NO_LIMIT = 1 << 60  # v1 says "no limit" with a number close to 2**63
+# v1 says "no limit" with a number close to 2**63
+NO_LIMIT = 1 << 60
 
 
 class Memory(NamedTuple):
     """What the cgroup says now."""
 
-    kills: int  # processes killed for lack of memory since the cgroup exists
-    limit: int | None  # bytes; None for no limit of the container's own
+    # Processes killed for lack of memory since the cgroup exists
+    kills: int
+    # Bytes; None for no limit of the container's own
+    limit: int | None
 
 
 def read_memory(root: str = "") -> Memory | None:

@@ -13,15 +13,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.supervision.event_log import ProcessLog
 
-READ_SIZE = 1 << 16  # a pipe's default capacity
-LONGEST_LINE = 1 << 16  # a longer one is shown as several lines, so that it cannot fill the memory
-TAIL_SIZE = 1 << 15  # kept of each stream for the failure report
-BACKLOG = 1 << 20  # with more than this unwritten nothing more is read: the writers wait, as they would without us
-PIPE_BUF = 4096  # a pipe that polls as writable takes this much without blocking (pipe(7))
-PAUSE = 0.02  # seconds while lines trickle in: one turn for many lines instead of one each
-REDRAW_INTERVAL = 1.0  # seconds between two states of a progress bar that are shown
-MOST_HELD = 1 << 20  # what a pipe can be made to hold without privilege
-STALLED = 5.0  # seconds in which a reader took nothing: at the end it is not waited for any longer
+# A pipe's default capacity
+READ_SIZE = 1 << 16
+# A longer one is shown as several lines, so that it cannot fill the memory
+LONGEST_LINE = 1 << 16
+# Kept of each stream for the failure report
+TAIL_SIZE = 1 << 15
+# With more than this unwritten nothing more is read: the writers wait, as they would without us
+BACKLOG = 1 << 20
+# A pipe that polls as writable takes this much without blocking (pipe(7))
+PIPE_BUF = 4096
+# Seconds while lines trickle in: one turn for many lines instead of one each
+PAUSE = 0.02
+# Seconds between two states of a progress bar that are shown
+REDRAW_INTERVAL = 1.0
+# What a pipe can be made to hold without privilege
+MOST_HELD = 1 << 20
+# Seconds in which a reader took nothing: at the end it is not waited for any longer
+STALLED = 5.0
 
 # A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
 # a newline draw nothing.
@@ -71,7 +80,8 @@ class Sink:
 
     def _write_alone(self, size: int) -> int:
         """Write all of it while the others wait: they are parents of ranks, and these would wait for the reader too."""
-        import fcntl  # only they have a lock
+        # Only they have a lock
+        import fcntl
 
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
@@ -91,10 +101,13 @@ class Stream:
         self.fd = fd
         self.sink = sink
         self._log = log
-        self._redrawn_at = 0.0  # when a state of a progress bar was shown last
-        self._hidden = b""  # its newest state since then
+        # When a state of a progress bar was shown last
+        self._redrawn_at = 0.0
+        # Its newest state since then
+        self._hidden = b""
         self.tail = b""
-        self.captured: bytearray | None = None  # a copy of what is read, while somebody wants it
+        # A copy of what is read, while somebody wants it
+        self.captured: bytearray | None = None
         self._prefix = prefix
         self._partial = b""
         self._held_return = False
@@ -219,7 +232,8 @@ class Console:
     def drain(self, streams: list[Stream]) -> None:
         """Take what these streams hold right now: what a process wrote before it ended is known after this."""
         for stream in streams:
-            for _ in range(1 + MOST_HELD // READ_SIZE):  # bounded: a relative that lives on may write for ever
+            # Bounded: a relative that lives on may write for ever
+            for _ in range(1 + MOST_HELD // READ_SIZE):
                 if stream.fd not in self._streams or self._advance(stream) <= 0:
                     break
             self.flush()
@@ -248,7 +262,8 @@ class Console:
 
     def begin_capture(self) -> None:
         """Keep a copy of everything that is read from now on."""
-        self._capturing = list(self._streams.values())  # some of them end meanwhile
+        # Some of them end meanwhile
+        self._capturing = list(self._streams.values())
         for stream in self._capturing:
             stream.captured = bytearray()
 

@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
 
-PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h; since Linux 3.4
-LONGEST_COMMAND = 1 << 12  # bytes of a command line that are looked at
+# linux/prctl.h; since Linux 3.4
+PR_SET_CHILD_SUBREAPER = 36
+# Bytes of a command line that are looked at
+LONGEST_COMMAND = 1 << 12
 
 
 def adopt_orphans() -> bool:
@@ -20,7 +22,8 @@ def adopt_orphans() -> bool:
     """
     if os.getpid() == 1:
         return True
-    import ctypes  # here because it costs 1.5 ms, and PID 1 does not need it
+    # Here because it costs 1.5 ms, and PID 1 does not need it
+    import ctypes
 
     return int(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
 
@@ -35,7 +38,8 @@ def find_descendants(root: int | None = None) -> list[int]:
             if state_and_parent and state_and_parent[0] != "Z":
                 children.setdefault(state_and_parent[1], []).append(pid)
     found = list(children.get(os.getpid() if root is None else root, ()))
-    for pid in found:  # grows while it is walked: breadth first
+    # Grows while it is walked: breadth first
+    for pid in found:
         found.extend(children.get(pid, ()))
     return found
 

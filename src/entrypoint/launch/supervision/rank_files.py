@@ -13,10 +13,14 @@ import time
 
 from launch.base.compat import NamedTuple
 
-MARKER = "stopping"  # the launcher is ending the job
-LOCK = "running"  # every running rank shares it
-OUTPUT_LOCK = "output"  # for who writes
-LAUNCHER = "launcher"  # its pid, until a rank has ended with 0
+# The launcher is ending the job
+MARKER = "stopping"
+# Every running rank shares it
+LOCK = "running"
+# For who writes
+OUTPUT_LOCK = "output"
+# Its pid, until a rank has ended with 0
+LAUNCHER = "launcher"
 
 
 class RankEnd(NamedTuple):
@@ -24,11 +28,15 @@ class RankEnd(NamedTuple):
 
     rank: str
     host: str
-    pid: int  # of the user's program
-    code: int | None = None  # -N for signal N; None: it runs, or was killed together with its parent
+    # Of the user's program
+    pid: int
+    # -N for signal N; None: it runs, or was killed together with its parent
+    code: int | None = None
     last_lines: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()  # Failure.error
-    ended_at: float = 0.0  # of the wall clock, to compare ranks
+    # Failure.error
+    error: tuple[str, ...] = ()
+    # Of the wall clock, to compare ranks
+    ended_at: float = 0.0
 
 
 class RankFolder:
@@ -88,7 +96,8 @@ class RankFolder:
     def _write(self, name: str, text: str) -> None:
         if not self.path:
             return
-        with contextlib.suppress(OSError):  # a full disk ends no rank
+        # A full disk ends no rank
+        with contextlib.suppress(OSError):
             part = f"{self.path}/.{name}.{os.getpid()}"
             with open(part, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
@@ -99,7 +108,8 @@ def make_rank_folder(folder: str) -> str:
     """Make this folder, empty; its path, "" if none is wanted or can be made."""
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
-        for name in os.listdir(folder):  # of an earlier run in this container
+        # Of an earlier run in this container
+        for name in os.listdir(folder):
             os.unlink(f"{folder}/{name}")
         RankFolder(folder)._write(LAUNCHER, str(os.getpid()))
     except OSError:

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-IDLE = 3600.0  # seconds; only output, signals and the end matter here
-FINISH_BOUND = 60.0  # seconds for a slow reader at the end
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# Seconds; only output, signals and the end matter here
+IDLE = 3600.0
+# Seconds for a slow reader at the end
+FINISH_BOUND = 60.0
+# linux/prctl.h
+PR_SET_PDEATHSIG = 1
 LAST_LINES = 20
 MOST_LINES = 1000
 
@@ -43,12 +46,14 @@ def run_rank(
     """
     signals.arm()
     ranks = RankFolder(folder)
-    if ranks.is_stopping:  # torchrun starts ranks anew when some end, also after a stop
+    # torchrun starts ranks anew when some end, also after a stop
+    if ranks.is_stopping:
         os._exit(0)
     running = ranks.join()
     console = Console([signals.fileno()], ranks.open_lock(OUTPUT_LOCK))
     if in_packets:
-        from launch.supervision import mpi_output  # torchrun's ranks share a pipe, and a lock
+        # torchrun's ranks share a pipe, and a lock
+        from launch.supervision import mpi_output
 
         mpi_output.use_frames(console, f"{host}:{rank}")
     prefix = f"[{host}:{rank}] ".encode()
@@ -65,20 +70,24 @@ def run_rank(
     ranks.write(RankEnd(rank, host, pid))
     code = os.waitstatus_to_exitcode(_carry_until_the_end(console, pid, ranks))
     console.drain(streams)
-    lines = MOST_LINES if code == -signal.SIGABRT else LAST_LINES  # a watchdog's SIGABRT brings out all stacks
+    # A watchdog's SIGABRT brings out all stacks
+    lines = MOST_LINES if code == -signal.SIGABRT else LAST_LINES
     last_lines = streams[1].last_lines(lines) or streams[0].last_lines(lines)
-    if code and in_packets and not last_lines:  # mpirun names the rank and not its host
+    # mpirun names the rank and not its host
+    if code and in_packets and not last_lines:
         console.stderr.write(prefix + f"dlc: ended without a word, code {code}\n".encode())
     ranks.write(RankEnd(rank, host, pid, code, last_lines, error_lines(streams[1].last_lines(MOST_LINES))))
     if code == 0 and ranks.path:
         _tell_launcher(f"{ranks.path}/{LAUNCHER}")
     events.record("end", role="worker", rank=number, pid=pid, exit_code=code if code >= 0 else 128 - code)
-    if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
+    # A relative of the rank lives on and may have something to say
+    if console.is_open and os.fork() == 0:
         os.setsid()
         _carry_the_rest(console)
     console.flush_all(FINISH_BOUND)
     if ranks.is_stopping and running >= 0:
-        fcntl.flock(running, fcntl.LOCK_EX)  # every rank of this host that still runs shares this lock
+        # Every rank of this host that still runs shares this lock
+        fcntl.flock(running, fcntl.LOCK_EX)
         os._exit(0)
     _end_like(code)
 
@@ -91,7 +100,8 @@ def _start_program(command: Sequence[str], env: Mapping[str, str], stdout: int, 
     if pid == 0:
         try:
             os.setsid()
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # torchrun and mpirun kill us, and mean the rank
+            # torchrun and mpirun kill us, and mean the rank
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
             for signum in signals.IGNORED_BY_PYTHON:
@@ -153,7 +163,8 @@ def _end_like(code: int) -> NoReturn:
         os._exit(code)
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has left its own core, where one is wanted
+    # The program has left its own core, where one is wanted
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)

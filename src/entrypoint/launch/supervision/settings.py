@@ -49,44 +49,63 @@ if TYPE_CHECKING:
             """Return the first process of the job that the stop ended, if that was on another host; else empty."""
 
 
-STOP_GRACE, STOP_MARGIN = 100.0, 20.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
-END_GRACE = 10.0  # seconds; for what is left when the job's own processes have ended or one has failed
-RAY_END_GRACE = 3.0  # seconds; the same with Ray, whose tasks nobody waits for when the script has ended
+# Seconds; the platform sends SIGKILL 120 s after its SIGTERM
+STOP_GRACE, STOP_MARGIN = 100.0, 20.0
+# Seconds; for what is left when the job's own processes have ended or one has failed
+END_GRACE = 10.0
+# Seconds; the same with Ray, whose tasks nobody waits for when the script has ended
+RAY_END_GRACE = 3.0
 
 
 class Settings(NamedTuple):
     """How a run is supervised. All durations in seconds."""
 
-    host: str = "localhost"  # in prefixes and failure reports
-    prefix: bool | None = None  # `[host:rank] ` before every line; None: if there is more than one process
-    stop_grace: float = STOP_GRACE  # from a request to stop to the end of processes that still save
-    stop_margin: float = STOP_MARGIN  # then until the platform's own SIGKILL
-    end_grace: float = END_GRACE  # from SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
-    hang_timeout: float = 0.0  # without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
-    group: GroupOfHosts | None = None  # told how this host's part ends; its end ends the run
-    rank_folder: str = ""  # what ranks below a starter tell us of their ends (rank_files.py)
-    log_folder: str = ""  # for a log of each process and the events of the run; none without it (DLC_LOGS)
-    more_follows: bool = False  # another run follows on this host: a good end of this one is no news for the group
+    # In prefixes and failure reports
+    host: str = "localhost"
+    # `[host:rank] ` before every line; None: if there is more than one process
+    prefix: bool | None = None
+    # From a request to stop to the end of processes that still save
+    stop_grace: float = STOP_GRACE
+    # Then until the platform's own SIGKILL
+    stop_margin: float = STOP_MARGIN
+    # From SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
+    end_grace: float = END_GRACE
+    # Without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
+    hang_timeout: float = 0.0
+    # Told how this host's part ends; its end ends the run
+    group: GroupOfHosts | None = None
+    # What ranks below a starter tell us of their ends (rank_files.py)
+    rank_folder: str = ""
+    # For a log of each process and the events of the run; none without it (DLC_LOGS)
+    log_folder: str = ""
+    # Another run follows on this host: a good end of this one is no news for the group
+    more_follows: bool = False
 
 
 # Seconds from the platform's SIGTERM to its SIGKILL, by the variable that shows which platform it is, and whose default
 # that is; empty for a time that is always so.
 STOP_TIMES = (
-    ("TRAINING_JOB_NAME", 120.0, ""),  # SageMaker: `docker stop -t 120`
+    # SageMaker: `docker stop -t 120`
+    ("TRAINING_JOB_NAME", 120.0, ""),
     ("TRAINING_JOB_ARN", 120.0, ""),
     ("SM_TRAINING_ENV", 120.0, ""),
-    ("KUBERNETES_SERVICE_HOST", 30.0, "terminationGracePeriodSeconds"),  # a pod cannot see its own
+    # A pod cannot see its own
+    ("KUBERNETES_SERVICE_HOST", 30.0, "terminationGracePeriodSeconds"),
     ("SLURM_JOB_ID", 30.0, "Slurm's KillWait"),
 )
-DOCKER_STOP_TIME = ("", 10.0, "`docker stop`")  # without -t
-MARGIN_SHARE, LARGEST_MARGIN = 0.3, 20.0  # of the platform's time, for all that follows the grace
+# Without -t
+DOCKER_STOP_TIME = ("", 10.0, "`docker stop`")
+# Of the platform's time, for all that follows the grace
+MARGIN_SHARE, LARGEST_MARGIN = 0.3, 20.0
 
 
 class Grace(NamedTuple):
     """Both in seconds; together they are within the platform's time."""
 
-    stop: float  # from a stop request to its end for processes that still save
-    margin: float  # for the end of all that is left, the last output, and the goodbye to the other hosts
+    # From a stop request to its end for processes that still save
+    stop: float
+    # For the end of all that is left, the last output, and the goodbye to the other hosts
+    margin: float
 
 
 def stop_limits(environ: Mapping[str, str]) -> Grace:

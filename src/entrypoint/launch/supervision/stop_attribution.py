@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # How a process ends that the stop ended, also one below a shell, which has no signal to show.
 _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 
-CAUSE_BOUND = 5.0  # seconds for the one that failed first to end; TensorFlow's Python takes two of them on a busy host
+# Seconds for the one that failed first to end; TensorFlow's Python takes two of them on a busy host
+CAUSE_BOUND = 5.0
 
 
 class StopAttribution:
@@ -32,10 +33,14 @@ class StopAttribution:
 
     def __init__(self, group: GroupOfHosts | None = None) -> None:
         self._group = group
-        self._told = False  # the group, if there is one, knows that the stop ended a process here
-        self.ended = ""  # the first process of the job that the stop ended, as a sentence; empty for none in time
-        self._until = float("inf")  # when it is too late for that: an error came first
-        self.awaiting: Failure | None = None  # it follows from another process's failure, which may still come
+        # The group, if there is one, knows that the stop ended a process here
+        self._told = False
+        # The first process of the job that the stop ended, as a sentence; empty for none in time
+        self.ended = ""
+        # When it is too late for that: an error came first
+        self._until = float("inf")
+        # It follows from another process's failure, which may still come
+        self.awaiting: Failure | None = None
         self._await_until = 0.0
 
     @property
@@ -87,7 +92,8 @@ class StopAttribution:
 
     def is_awaited(self, failure: Failure) -> bool:
         """Return whether this failure is no reason yet: a rank lost another one, whose own may still come."""
-        from launch.supervision.failure_cause import is_consequence  # only jobs that failed need it
+        # Only jobs that failed need it
+        from launch.supervision.failure_cause import is_consequence
 
         if not is_consequence(failure.last_lines):
             return False

@@ -42,7 +42,8 @@ PIPE_PROGRAMS = frozenset((
 ))  # fmt: skip
 _HELPER = re.compile(r"from multiprocessing\.(resource_tracker|forkserver|semaphore_tracker) import")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
-_SHADOWED = frozenset(("runner.py", "launch.py"))  # DeepSpeed's, where they lie in its folder; else a user's own name
+# DeepSpeed's, where they lie in its folder; else a user's own name
+_SHADOWED = frozenset(("runner.py", "launch.py"))
 
 
 class Process(NamedTuple):
@@ -50,11 +51,16 @@ class Process(NamedTuple):
 
     pid: int
     parent: int
-    words: tuple[str, ...]  # its command line
-    reads: str = ""  # the pipe that is its stdin ("pipe:[123]"), empty for anything else
-    writes: tuple[str, ...] = ()  # pipes that are its stdout and stderr
-    traps_stop: bool = False  # a shell whose script has a trap for SIGTERM
-    in_background: bool = False  # started with & by a shell
+    # Its command line
+    words: tuple[str, ...]
+    # The pipe that is its stdin ("pipe:[123]"), empty for anything else
+    reads: str = ""
+    # Pipes that are its stdout and stderr
+    writes: tuple[str, ...] = ()
+    # A shell whose script has a trap for SIGTERM
+    traps_stop: bool = False
+    # Started with & by a shell
+    in_background: bool = False
 
 
 def first_to_stop(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
@@ -138,7 +144,7 @@ def _look_at_process(pid: int) -> Process:
     words = process_tree.command_of(pid)
     masks = process_tree.signal_masks(pid)
     is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
-    # bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
+    # Bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
     catches = [process_tree.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
     return Process(
         pid,

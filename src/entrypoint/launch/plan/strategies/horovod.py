@@ -7,8 +7,10 @@ from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
 
-WAIT = 120  # seconds for the server to listen; all hosts start together
-GLOO_TIMEOUT = 600  # seconds; of every collective too: one rank may save for minutes while the others wait
+# Seconds for the server to listen; all hosts start together
+WAIT = 120
+# Seconds; of every collective too: one rank may save for minutes while the others wait
+GLOO_TIMEOUT = 600
 
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
@@ -68,7 +70,8 @@ def _rendezvous_process(context: Context) -> ProcessSpec:
     listen = context.network.listen if len(context.hosts) > 1 else (LOOPBACK,)
     _, port = _meeting_point(context)
     argv = (*process_spec.SYSTEM_PYTHON, process_spec.program_path("horovod_rendezvous"), str(port), *sizes, *listen)
-    secret = {RENDEZVOUS_SECRET: context.network.secret}  # in the environment: every user may read arguments
+    # In the environment: every user may read arguments
+    secret = {RENDEZVOUS_SECRET: context.network.secret}
     return context.process(argv, "rendezvous", 0, secret, essential=False)._replace(vital=True)
 
 

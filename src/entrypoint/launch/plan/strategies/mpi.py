@@ -15,13 +15,15 @@ from launch.plan.strategies import single
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")
-NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # exported with a value
+# Exported with a value
+NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")
 # Options by which mpirun itself writes the ranks' output, or makes one stream of two.
 OWN_OUTPUT = re.compile(r"--?(output-filename|output|xml|merge-stderr-to-stdout)")
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
-SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"  # there too: how the hosts start each other (remote_exec.py)
+# There too: how the hosts start each other (remote_exec.py)
+SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"
 
 
 def plan(context: Context) -> Launch:
@@ -85,7 +87,8 @@ def _of_the_operator(context: Context) -> Launch:
         *brought,
         *custom,
     )
-    first = kubeflow.first_worker(context.environ)  # ranks run on the workers; the launcher pod has none
+    # Ranks run on the workers; the launcher pod has none
+    first = kubeflow.first_worker(context.environ)
     defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first} if first else {})}
     process = context.process((*argv, *_command(context)), "mpirun", 0, defaults=defaults)
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
@@ -128,7 +131,8 @@ def _mpirun_variables(context: Context) -> dict[str, str]:
     """Open MPI 5 starts hosts by PRRTE, which has these options under names of its own."""
     return {
         "LD_LIBRARY_PATH": "",
-        "SHELL": "/bin/bash",  # without an entry in /etc/passwd it is asked which shell the other hosts have
+        # Without an entry in /etc/passwd it is asked which shell the other hosts have
+        "SHELL": "/bin/bash",
         "PRTE_MCA_plm_ssh_agent": _agent_command(),
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_if_include": context.cluster.network_interface,

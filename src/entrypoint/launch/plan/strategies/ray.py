@@ -12,10 +12,14 @@ from launch.job import instance_groups
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, join_host_port
 
-WAIT = 300  # seconds for the head to listen, and for every host to join; all hosts start together
-OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")  # Ray's own; no group can be called so
-LONGEST_FOLDER = 42  # characters: Ray makes sockets below it, whose paths may have 107
-FOLDER, TOKEN_FILE = "ray", "ray_token"  # in the run directory
+# Seconds for the head to listen, and for every host to join; all hosts start together
+WAIT = 300
+# Ray's own; no group can be called so
+OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
+# Characters: Ray makes sockets below it, whose paths may have 107
+LONGEST_FOLDER = 42
+# In the run directory
+FOLDER, TOKEN_FILE = "ray", "ray_token"
 AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
@@ -94,7 +98,8 @@ def _defaults(context: Context) -> dict[str, str]:
     """Close the cluster to who does not know the job's secret, which is in a file that a variable names."""
     defaults = {"RAY_USAGE_STATS_ENABLED": "0"}
     if len(_nodes(context)) == 1:
-        defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's name for: listen on the loopback interface only
+        # Ray's name for: listen on the loopback interface only
+        defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     if context.network.secret and not any(name in context.environ for name in AUTHENTICATION):
         defaults["RAY_AUTH_MODE"] = "token"
         defaults["RAY_AUTH_TOKEN_PATH"] = f"{context.run_dir}/{TOKEN_FILE}"

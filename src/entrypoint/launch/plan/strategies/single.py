@@ -27,7 +27,8 @@ def find_warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> lis
         return []
     stated = job.parameters.get(GROUPS)
     if stated and len(cluster.hosts_of(stated)) == 1:
-        return []  # the other groups serve the one host that trains
+        # The other groups serve the one host that trains
+        return []
     if stated:
         return [Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")]
     if cluster.is_heterogeneous or job.group_programs:

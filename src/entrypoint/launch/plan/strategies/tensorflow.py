@@ -51,9 +51,11 @@ def plan_parameter_servers(context: Context) -> Launch:
         rank,
         {
             "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"index": rank, "type": "ps"}}),
-            "CUDA_VISIBLE_DEVICES": "-1",  # the parameters live in host memory; the GPUs are the worker's
+            # The parameters live in host memory; the GPUs are the worker's
+            "CUDA_VISIBLE_DEVICES": "-1",
         },
-        essential=False,  # it serves every host's worker, so it ends when the group does
+        # It serves every host's worker, so it ends when the group does
+        essential=False,
     )
     decisions = (Decision(f"the first task is called {chief}", why),)
     return Launch("tf_parameter_server", (server, worker), decisions)

@@ -74,13 +74,12 @@ import json, sys, time
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 from launch.coordination import rendezvous
-from launch.coordination.membership import Rules
-from launch.coordination.member import Place
+from launch.coordination.membership import GroupRules, MemberConfig
 signals.arm()
 port, count = map(int, sys.argv[2:])
 names = ("localhost", *(f"10.0.{{number // 250}}.{{number % 250}}" for number in range(1, count)))
 started = time.monotonic()
-group = rendezvous.join(Place("localhost", Rules(names, names), b"key", port, 60.0, "lo"), {{}}, 100.0)
+group = rendezvous.join(MemberConfig("localhost", GroupRules(names, names), b"key", port, 60.0, "lo"), {{}}, 100.0)
 seconds = time.monotonic() - started
 assert len(group.facts) == count
 time.sleep(2)
@@ -98,7 +97,7 @@ FOLLOW = """
 import os, select, socket, sys, time
 sys.path.insert(0, sys.argv[1])
 from launch.coordination.channel import Channel
-from launch.coordination.coordinator import beat_interval
+from launch.coordination.failure_detector import beat_interval
 port, count = map(int, sys.argv[2:])
 facts = {"image": "x" * 64, "hosts": "x" * 12, "traps": ["a line that says what is wrong"] * 3}
 poll, channels, met, started = select.epoll(), {}, 0, 0.0

@@ -28,7 +28,7 @@ from launch import signals
 signals.arm()
 from launch.coordination import rendezvous
 from launch.coordination.channel import job_key
-from launch.coordination.membership import Place, Rules
+from launch.coordination.membership import GroupRules, MemberConfig
 from launch.supervision.supervisor import supervise
 from launch.supervision.settings import Settings
 from launch.base.errors import LaunchError
@@ -36,11 +36,11 @@ from launch.base.process_spec import ProcessSpec
 from launch.base.errors import Failure, Outcome
 job = json.loads(sys.argv[2])
 set_constants(job["constants"])
-rules = Rules(tuple(job["hosts"]), tuple(job["members"]), **job["rules"])
+rules = GroupRules(tuple(job["hosts"]), tuple(job["members"]), **job["rules"])
 timeout = job["join"].pop("timeout")
-place = Place(job["host"], rules, job_key(os.environ, rules.hosts), **job["join"])
+config = MemberConfig(job["host"], rules, job_key(os.environ, rules.hosts), **job["join"])
 try:
-    group = rendezvous.join(place, {"said by": job["host"]}, timeout)
+    group = rendezvous.join(config, {"said by": job["host"]}, timeout)
     if not rules.least:
         assert {host: facts["said by"] for host, facts in group.facts.items()} == {host: host for host in job["hosts"]}
     argv = (sys.executable, "-I", "-S", "-X", "faulthandler", "-u", "-c", job["source"])

@@ -263,8 +263,8 @@ def test_serving_strangers_imports_nothing_later(job: JobFolder) -> None:
     source = (
         f"import sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
         "import launch.coordination.coordinator\n"
-        "from launch.coordination.channel import Strangers\n"
-        "known = set(sys.modules); crowd = Strangers(1)\n"
+        "from launch.coordination.channel import PendingConnections\n"
+        "known = set(sys.modules); crowd = PendingConnections(1)\n"
         "class One: opened_at = 0.0\n"
         "crowd.add(One(), 'a'); crowd.add(One(), 'b'); crowd.overdue(1.0)\n"
         "print(set(sys.modules) - known)"

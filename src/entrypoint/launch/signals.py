@@ -6,9 +6,9 @@ import os
 import select
 import signal
 
-# A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: both mean the same.
+# A terminal or service manager that goes away sends SIGHUP, a terminal SIGQUIT.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# How schedulers announce a preemption, ask for a checkpoint
+# Schedulers announce a preemption so, or ask for a checkpoint
 RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 # And what is ignored stays so in a new program
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -17,7 +17,7 @@ _received: list[int] = []
 _relayed: list[int] = []
 # Not empty while a stop signal interrupts what is being done
 _raising: list[bool] = []
-# The read end of the pipe that the interpreter's C handler writes to
+# The read end of the pipe that the interpreter's C handler fills
 _wakeup: list[int] = []
 
 
@@ -32,7 +32,7 @@ class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, n
 
 
 def arm() -> None:
-    """Remember stop signals and what is relayed, and wake a poll() for them and SIGCHLD. Safe to call twice."""
+    """Remember signals to stop and to relay, and wake a poll() for them and SIGCHLD. Safe to call twice."""
     if _wakeup:
         return
     read_end, write_end = os.pipe()
@@ -40,7 +40,7 @@ def arm() -> None:
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for signum in STOP_SIGNALS:
-        # Nohup
+        # nohup
         if signal.getsignal(signum) != signal.SIG_IGN:
             signal.signal(signum, _on_stop)
     for signum in RELAYED_SIGNALS:
@@ -53,7 +53,7 @@ def arm() -> None:
 
 
 def ignore() -> None:
-    """Ignore stop signals from here on: they come too late."""
+    """Ignore stop signals from now on: they come too late."""
     for signum in STOP_SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
 
@@ -65,7 +65,7 @@ def _on_stop(signum: int, _frame: object) -> None:
 
 
 class Interrupting:
-    """Within this a stop signal raises StopRequested at once, also out of an open() that blocks (a FIFO, a dead mount).
+    """Within this a stop signal raises StopRequested at once, also out of an open() that blocks.
 
     For steps that leave nothing behind when they are cut short.
     """
@@ -88,14 +88,14 @@ def received() -> tuple[int, ...]:
 
 
 def take_relayed() -> tuple[int, ...]:
-    """SIGUSR1 and SIGUSR2 since the last call: for the processes that have a handler, and for them alone."""
+    """Return SIGUSR1 and SIGUSR2 since the last call: for processes that have a handler."""
     taken = tuple(_relayed)
     del _relayed[: len(taken)]
     return taken
 
 
 def fileno() -> int:
-    """Return the descriptor that is readable after a signal; `drain` empties it. Arms the handlers if nobody did."""
+    """Return the descriptor that is readable after a signal; `drain_wakeups` empties it. Arms the handlers."""
     arm()
     return _wakeup[0]
 
@@ -110,13 +110,13 @@ def drain_wakeups() -> None:
 
 
 def raise_if_stopped() -> None:
-    """Raise StopRequested if a stop signal came: for the steps before any process is started."""
+    """Raise StopRequested if a stop signal came: before any process is started."""
     if _received:
         raise StopRequested(_received[0])
 
 
 def sleep(seconds: float) -> None:
-    """Wait, but no longer than until a stop signal comes, which raises StopRequested."""
+    """Wait, but not longer than until a stop signal, which raises StopRequested."""
     raise_if_stopped()
     select.select([fileno()], [], [], max(0.0, seconds))
     drain_wakeups()

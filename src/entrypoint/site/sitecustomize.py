@@ -1,8 +1,8 @@
-"""Loaded by every Python of a job, from PYTHONPATH: SIGUSR1 prints the stacks of all its threads and ends nothing.
+"""Loaded by each Python of a job, from PYTHONPATH: SIGUSR1 prints the stacks of all its threads and ends nothing.
 
 A handler that the user's code installs later, by signal.signal or faulthandler.register, takes this one's place.
-A Python that used PyTorch's gloo ends only when the last work of its threads is freed. torchrun tells its end in a
-line, and an old one starts its ranks with our program too.
+A Python that used PyTorch's gloo ends when the last work of its threads is freed. torchrun tells its end in a
+line, and an old one starts ranks with our program too.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` brings enum and re along: 4 ms in every Python of a job
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # In /proc/PID/task/TID/stat, before the state
 GLOO_THREAD = b"(pt_gloo_runloop) "
-# Seconds; a thread that still runs then is not about to end
+# Seconds; a thread that still runs then does not end
 GLOO_BOUND = 2.0
 
 
@@ -28,7 +28,7 @@ def _register() -> None:
 
 
 def _wait_for_gloo() -> None:
-    """Let gloo's threads free their last work, which takes Python's lock.
+    """Let gloo's threads free their last work: it takes Python's lock.
 
     A thread that asks for the lock once Python has begun to end aborts the process: a job that trained well would end
     by SIGABRT. See pytorch/pytorch#179291; destroy_process_group does not help where a model keeps the group.

@@ -1,4 +1,4 @@
-"""Every variable that the launcher sets for the user's processes, when and why: a table in docs/launcher.md."""
+"""The variables that the launcher sets for the user's processes, when and why (docs/launcher.md)."""
 
 from __future__ import annotations
 

@@ -44,14 +44,14 @@ class EntryPoint(NamedTuple):
         return self.name if self.kind == MODULE else module_name(self.name).replace("/", ".")
 
     def target(self) -> tuple[str, ...]:
-        """Return what a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
+        """Return what torchrun, and our own launchers, are given: the script, or -m and the module."""
         if self.kind in (PACKAGE, MODULE):
             return ("-m", self.module)
         # No option of torchrun's
         return (f"./{self.name}" if self.name.startswith("-") else self.name,)
 
     def command(self, python: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the arguments of one plain process. "--" keeps a script's name from being read as an option."""
+        """Return the arguments of one plain process. "--" keeps a script's name from being an option."""
         if self.kind in (PACKAGE, MODULE):
             return (python, "-m", self.module, *arguments)
         if self.kind == CONSOLE:
@@ -107,7 +107,7 @@ def resolve_entry_point(
 
 
 def _is_console_script(name: str, folder: str, venv: str) -> bool:
-    """Return whether it is, or may be after installing requirements, a program of the virtual environment."""
+    """Return whether it is, or may be once installed, a program of the virtual environment."""
     if "/" in name or name.endswith((".py", ".sh")):
         return False
     if venv and os.access(f"{venv}/bin/{name}", os.X_OK):

@@ -41,28 +41,28 @@ def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> Comp
 
     Raises LaunchError for a value that is not one of those that a switch takes.
     """
-    stated = _read_one_of(environ, SWITCH, (*BACKENDS, "off"))
+    asked = _word(environ, SWITCH, (*BACKENDS, "off"))
     enabled = job.flag(ENABLED)
-    if stated == "off":
-        return CompilerChoice(SWITCH, stated)
-    if not stated and not enabled:
+    if asked == "off":
+        return CompilerChoice(SWITCH, asked)
+    if not asked and not enabled:
         return CompilerChoice()
-    debug = _read_flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
+    debug = _flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
     # dlc_runtime reads it
-    _read_flag(environ, STRICT)
-    if stated:
-        return CompilerChoice(SWITCH, stated, debug)
-    return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _read_one_of(environ, DEFAULT, BACKENDS), debug)
+    _flag(environ, STRICT)
+    if asked:
+        return CompilerChoice(SWITCH, asked, debug)
+    return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _word(environ, DEFAULT, BACKENDS), debug)
 
 
-def compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
+def as_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
     """Return the line that says what became of the request."""
     if not found.source:
         return ()
     return (Decision(f"compiler {found.backend}" if found.compiles else "no compiler", found.source),)
 
 
-def _read_one_of(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+def _word(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     value = environ.get(name, "").strip().lower()
     if value and value not in known:
         raise LaunchError(
@@ -71,7 +71,7 @@ def _read_one_of(environ: Mapping[str, str], name: str, known: tuple[str, ...]) 
     return value
 
 
-def _read_flag(environ: Mapping[str, str], name: str) -> bool:
+def _flag(environ: Mapping[str, str], name: str) -> bool:
     value = environ.get(name, "").strip().lower()
     if value not in ON + OFF:
         raise LaunchError(CONFIG, "a switch", where=name, expected="1 or 0", found=shown(environ[name]))

@@ -44,7 +44,7 @@ class Context(NamedTuple):
     # Libraries of the image, of those that strategies ask about; empty: unknown
     installed: frozenset[str]
     network: Network = Network()
-    # Whether the user's code brings packages, which `installed` does not know
+    # Whether the code brings packages, which `installed` does not know
     installs: bool = False
 
     @property
@@ -67,7 +67,7 @@ class Context(NamedTuple):
 
     @property
     def processes_per_host(self) -> int:
-        """Return the job's number, else what Kubeflow tells torchrun (auto, gpu, cpu too), else one an accelerator."""
+        """Return the job's number, else Kubeflow's (auto, gpu, cpu too), else one an accelerator."""
         stated = self.environ.get("PET_NPROC_PER_NODE", "")
         own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
         own = self.devices.usable_cpus if stated == "cpu" else own
@@ -82,13 +82,13 @@ class Context(NamedTuple):
         defaults: Mapping[str, str] | None = None,
         essential: bool = True,
     ) -> ProcessSpec:
-        """Make a process in the code directory; `variables` are set, `defaults` only if the user did not set them."""
+        """Make a process in the code directory; `defaults` are set only if the user did not set them."""
         env = {**self.env, **(variables or {})}
         env.update({name: value for name, value in (defaults or {}).items() if name not in self.environ})
         return ProcessSpec(argv, env, self.paths.code, role, rank, essential)
 
     def script_has(self, pattern: re.Pattern[bytes]) -> bool:
-        """Return whether the entry point is a Python script in which the pattern is found."""
+        """Return whether the entry point is a Python script that has the pattern."""
         if self.entry.kind != "script":
             return False
         try:
@@ -98,7 +98,7 @@ class Context(NamedTuple):
             return False
 
     def require_script(self, strategy: str) -> None:
-        """Raise LaunchError unless the entry point is a Python script: what the strategy starts is Python."""
+        """Raise LaunchError unless the entry point is a Python script: the strategy starts Python."""
         if self.entry.kind not in ("script", "module"):
             raise LaunchError(
                 CONFIG,

@@ -9,7 +9,7 @@ from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE
 from launch.job import entry_point, instance_groups
 from launch.job.entry_point import EntryPoint
 from launch.job.hyperparameters import JOB_NAME
-from launch.plan.compiler_choice import compiler_decisions
+from launch.plan.compiler_choice import as_decisions
 from launch.plan.context import Context
 from launch.plan.frameworks import (
     accelerate_variables,
@@ -96,13 +96,13 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
         installs=installs,
     )
     _require_compiler(request, context)
-    launch = tf_data_service.with_worker(plan_processes(context, request.strategy), context)
+    launch = tf_data_service.add_worker(plan_processes(context, request.strategy), context)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     decisions = (
         hosts,
         *_own_program(request),
         *launch.decisions,
-        *compiler_decisions(request.compiler),
+        *as_decisions(request.compiler),
         *keras,
         *keras_warning(launch.strategy, env, request.installed),
         *explain_left_out(context.env),
@@ -158,7 +158,7 @@ def _process_environment(request: Request) -> dict[str, str]:
     env["PATH"] = f"{job_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), process_spec.SITE_FOLDER]))
     env.update(data_service_variables(request.network))
-    env.update(tf_data_service.group_variables(job))
+    env.update(tf_data_service.variables(job))
     env["CURRENT_HOST"] = request.cluster.current_host
     env["SAGEMAKER_JOB_NAME"] = job.text(JOB_NAME)
     env["SAGEMAKER_REGION"] = _job_region(request)

@@ -1,7 +1,7 @@
 """Whether the job's hosts reach each other, and not the leader alone: each probes some of the others.
 
-All others in a small job. In a large one those at distance 1, 2, 4, ... in the list of hosts: each host is tried by as
-many others as the number of hosts has binary digits, so that a host, a rack or a zone that is cut off is noticed.
+All others in a small job. In a large one those at distance 1, 2, 4, ... in the list of hosts: so each host is tried by
+a few others, and a host, a rack or a zone that is cut off is noticed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 # Hosts; up to so many try all others
 ALL_PAIRS = 16
-# Seconds of trying: a network that is being set up, or lost packets, are not the job's end
+# Seconds: a network being set up, or lost packets, are not the job's end
 BOUND = 10.0
 # Seconds for one connection
 ATTEMPT = 3.0
 # Seconds between two attempts
 PAUSE = 0.2
-# Seconds for a resolver that hangs
+# Seconds, for a resolver
 SLACK = 5.0
 # Seconds
 LOOK = 0.005
@@ -53,7 +53,7 @@ PORTS = {"tf_multi_worker": settings.TF_MULTI_WORKER_PORT, "tf_parameter_server"
 def probe_port(request: Request, rules: GroupRules) -> int | None:
     """Return the port of this host's probe listener, 0 for any; None if there is nobody to try it.
 
-    Hosts of an elastic job come and go: one that comes late finds the probe listeners closed.
+    A host that comes late to an elastic job finds the probe listeners closed.
     """
     hosts = _connected_hosts(request)
     if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
@@ -73,9 +73,9 @@ def choose_targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
 
 
 def check_reachability(request: Request, group: Member) -> None:
-    """Try them; raise LaunchError (CONFIG) where the strategy needs a host that cannot be reached, else say it.
+    """Probe them; raise LaunchError (CONFIG) if the strategy needs a host that cannot be reached.
 
-    Raises StopRequested. With DLC_PREFLIGHT=warn nothing is an error.
+    With DLC_PREFLIGHT=warn nothing is an error.
     """
     findings = try_hosts(request, group)
     host_checks.refuse_errors(findings, request.environ)
@@ -84,7 +84,7 @@ def check_reachability(request: Request, group: Member) -> None:
 
 
 def try_hosts(request: Request, group: Member) -> list[HostFinding]:
-    """Return the hosts that this one cannot reach as one finding: none if all is well, or if the job ends."""
+    """Return the hosts that this one cannot reach, as one finding: none if the job ends."""
     own, hosts = request.cluster.current_host, _connected_hosts(request)
     if group.probe_listener is None:
         return []
@@ -107,7 +107,7 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
 
 
 def exchange_findings(group: Member, findings: list[HostFinding]) -> list[HostFinding]:
-    """Tell the others, for `--preflight`; return this host's findings and another one's, when all have tried."""
+    """Tell the others, for `--preflight`; return this host's findings and another's, when all have tried."""
     own = group.config.host
     errors = [Failure(str(finding), host=own, exit_code=CONFIG) for finding in findings if finding.is_error]
     group.report(errors[0] if errors else None)
@@ -185,5 +185,5 @@ def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) 
 
 
 def _connected_hosts(request: Request) -> tuple[str, ...]:
-    """Return the hosts that connect to each other: of the strategy, of a plain job perhaps all."""
+    """Return the hosts that connect to each other: the strategy's, of a plain job perhaps all."""
     return request.hosts or request.group_hosts

@@ -1,4 +1,4 @@
-"""The folder of files through which the parents of ranks (rank_wrapper.py) and this host's launcher talk.
+"""The files through which the parents of ranks (rank_wrapper.py) and this host's launcher talk.
 
 It holds these files and one for each rank. If it could not be made, nobody hears of their ends.
 """
@@ -30,7 +30,7 @@ class RankEnd(NamedTuple):
     host: str
     # Of the user's program
     pid: int
-    # -N for signal N; None: it runs, or was killed together with its parent
+    # -N for signal N; None: it runs, or was killed with its parent
     code: int | None = None
     last_lines: tuple[str, ...] = ()
     # Failure.error
@@ -52,11 +52,11 @@ class RankFolder:
         return bool(self.path) and os.path.exists(f"{self.path}/{MARKER}")
 
     def mark_stopping(self) -> None:
-        """Say, as the launcher, that the end of a rank is no reason to end the others."""
+        """Say that the end of a rank is no reason to end the others."""
         self._write(MARKER, "")
 
     def join(self) -> int:
-        """Take part, as a rank's parent, in the lock; return its descriptor, to wait for the end of all others."""
+        """Share the lock; return its descriptor, to wait for the end of all others."""
         if (fd := self.open_lock(LOCK)) >= 0:
             fcntl.flock(fd, fcntl.LOCK_SH)
         return fd
@@ -69,18 +69,18 @@ class RankFolder:
             return -1
 
     def write(self, end: RankEnd) -> None:
-        """Tell, as a rank's parent, how it stands."""
+        """Tell how a rank stands."""
         self._write(f"{end.rank}.json", json.dumps(end._replace(ended_at=time.time())))
 
     def first_to_leave(self) -> str:
-        """Return, to the launcher and once, the first rank that ended, if that was with 0; else empty."""
+        """Return once the first rank that ended, if that was with 0; else empty."""
         if self._told or os.path.exists(f"{self.path}/{LAUNCHER}"):
             return ""
         self._told = True
         return "".join(f"worker rank {end.rank} on {end.host}" for end in self.read_ends()[:1] if end.code == 0)
 
     def read_ends(self) -> list[RankEnd]:
-        """Return, to the launcher, all ranks: those that ended in their order, then those that did not."""
+        """Return all ranks: those that ended in their order, then those that did not."""
         found: list[RankEnd] = []
         try:
             names = os.listdir(self.path) if self.path else []

@@ -95,7 +95,7 @@ def _first_below(process: Process, children: Mapping[int, list[Process]]) -> lis
     """Return the process, or what it has started. A wrapper that started nothing is signalled itself."""
     if not is_wrapper(process.words):
         return [process.pid]
-    started = [child for child in children.get(process.pid, ()) if not _serves_a_pipe(child, children[process.pid])]
+    started = [child for child in children.get(process.pid, ()) if not _is_pipe(child, children[process.pid])]
     # A script's own trap comes to know of the stop, and passes it on to what it waits for in the background.
     if process.traps_stop:
         started = [child for child in started if not child.in_background]
@@ -103,7 +103,7 @@ def _first_below(process: Process, children: Mapping[int, list[Process]]) -> lis
     return [process.pid, *below] if process.traps_stop or not below else below
 
 
-def _serves_a_pipe(process: Process, siblings: list[Process]) -> bool:
+def _is_pipe(process: Process, siblings: list[Process]) -> bool:
     """Return whether it serves another process: a filter, a connection, a logger that reads a sibling's output."""
     if _program_of(process.words)[0] in PIPE_PROGRAMS or _HELPER.search(" ".join(process.words)):
         return True
@@ -137,10 +137,10 @@ def _python_target(words: tuple[str, ...]) -> tuple[str, str]:
 
 def take_snapshot() -> list[Process]:
     """Return every descendant, parents before children."""
-    return [_look_at_process(pid) for pid in process_tree.find_descendants()]
+    return [_process(pid) for pid in process_tree.find_descendants()]
 
 
-def _look_at_process(pid: int) -> Process:
+def _process(pid: int) -> Process:
     words = process_tree.command_of(pid)
     masks = process_tree.signal_masks(pid)
     is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS

@@ -1,4 +1,4 @@
-"""Horovod with its gloo controller, which needs neither ssh nor MPI."""
+"""Horovod with its gloo controller: it needs neither ssh nor MPI."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
 
-# Seconds for the server to listen; all hosts start together
+# Seconds for the server to listen: hosts start together
 WAIT = 120
-# Seconds; of every collective too: one rank may save for minutes while the others wait
+# Seconds; of every collective too: a rank may save for minutes
 GLOO_TIMEOUT = 600
 
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
 
 def plan(context: Context) -> Launch:
-    """Plan every rank of this host as a process, and on the leader the rendezvous server that they meet at."""
+    """Plan a process for every rank of this host, and on the leader the rendezvous server."""
     ranks = tuple(_rank_process(context, local_rank) for local_rank in range(context.processes_per_host))
     server = (_rendezvous_process(context),) if context.host_rank == 0 and _size(context) > 1 else ()
     return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
@@ -46,7 +46,7 @@ def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
         secret = f":{port}/{context.network.secret}" if context.network.secret else ""
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
-        # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
+        # Horovod gives up 1.5 s after the server first refuses it, so ranks are started when the server listens.
         waiting = process_spec.command_after_servers(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
@@ -59,7 +59,7 @@ def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
 
 
 def _interface(context: Context) -> dict[str, str]:
-    """gloo dies of one that is not there; without one it looks up the host's name, and may die of that."""
+    """gloo dies of one that is not there; without one it looks up the host's name, and may die."""
     known = context.devices.interfaces
     wanted = (context.cluster.network_interface, *(("lo",) if len(context.hosts) == 1 else ()))
     return next(({"HOROVOD_GLOO_IFACE": name} for name in wanted if name in known or not known), {})
@@ -70,12 +70,12 @@ def _rendezvous_process(context: Context) -> ProcessSpec:
     listen = context.network.listen if len(context.hosts) > 1 else (LOOPBACK,)
     _, port = _meeting_point(context)
     argv = (*process_spec.SYSTEM_PYTHON, process_spec.program_path("horovod_rendezvous"), str(port), *sizes, *listen)
-    # In the environment: every user may read arguments
+    # In the environment: all users may read arguments
     secret = {RENDEZVOUS_SECRET: context.network.secret}
     return context.process(argv, "rendezvous", 0, secret, essential=False)._replace(vital=True)
 
 
 def _meeting_point(context: Context) -> tuple[str, int]:
-    """Return the rendezvous server. One host alone needs no name for it, and lets nobody else in."""
+    """Return the rendezvous server. One host alone needs no name, and lets nobody else in."""
     address = context.address(context.leader) if len(context.hosts) > 1 else LOOPBACK
     return address, settings.port_of(context.environ, settings.HOROVOD_PORT)

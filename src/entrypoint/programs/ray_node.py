@@ -26,7 +26,7 @@ def main() -> int:
     command = ["ray", "start", "--block", f"--temp-dir={folder}", *options]
     with open(log, "wb") as out:
         node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
-    # It would ask a head that may be gone for leave, for most of a minute. The kernel ends its daemons with it.
+    # On SIGTERM Ray waits for the head, which may be gone, for most of a minute. The kernel ends its daemons.
     signal.signal(signal.SIGTERM, lambda *_: node.kill())
     code = node.wait()
     if code > 0:

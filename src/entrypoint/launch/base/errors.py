@@ -86,7 +86,7 @@ class Outcome(NamedTuple):
     # The user's own code, 128 + N for signal N
     exit_code: int
     failure: Failure | None = None
-    # After a request to stop: no success, whatever the exit code
+    # True if a stop was requested: not a success even with exit code 0
     stopped: bool = False
 
     @property

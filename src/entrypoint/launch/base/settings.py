@@ -142,7 +142,7 @@ LONGEST_TOKEN = 4096
 # Of two names, from 0 to 1, from which on one may be meant for the other
 LEAST_LIKENESS = 0.8
 
-# Read only when they matter, or nowhere where they say no: a mistake in one of these has to be told before that.
+# Some settings are read late, or never: check them all at the start.
 CHOICES = ("DLC_EFA", "DLC_LOGS", "DLC_DATA_HOSTS_MAY_FAIL", "DLC_DEBUG")
 
 
@@ -159,7 +159,7 @@ def warns_only(environ: Mapping[str, str], name: str) -> bool:
     """Return whether it says `warn`, the only word that it takes. Raises LaunchError for another one."""
     stated = environ.get(name, "")
     if stated not in ("", "warn"):
-        raise LaunchError(CONFIG, "what an error means", where=name, expected="warn, or nothing", found=shown(stated))
+        raise LaunchError(CONFIG, "no such word", where=name, expected="warn, or nothing", found=shown(stated))
     return stated == "warn"
 
 

@@ -59,7 +59,7 @@ class GroupRules(NamedTuple):
     restarts: int = 0
     # Hosts that are no members, of which one can take over from another
     data_groups: tuple[tuple[str, ...], ...] = ()
-    # Whatever runs there (DLC_DATA_HOSTS_MAY_FAIL); else what says so of itself
+    # If true, any data program may fail (DLC_DATA_HOSTS_MAY_FAIL); else one that declared it
     any_data_program: bool = False
 
     def is_data_host(self, host: str) -> bool:

@@ -128,7 +128,7 @@ def match_host(hosts: Sequence[str], name: str) -> str:
     """Return the host that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
     if name in hosts:
         return name
-    # Whose first number is no name
+    # Skip IP addresses: their first part is not a name
     names = [host for host in hosts if not _IP_ADDRESS.fullmatch(host)]
     found = [host for host in names if host.partition(".")[0] == name.partition(".")[0]]
     return found[0] if len(found) == 1 else ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# torchrun reads these too, where its flags, which hold what they say, leave it a choice.
+# Hide these from torchrun: the launcher has turned them into flags already.
 READ_FOR_TORCHRUN = frozenset(
     f"PET_{name}"
     for name in (

@@ -26,7 +26,7 @@ class Network(NamedTuple):
     sources: Mapping[str, str] = {}
     # This host's addresses on the job's network; empty: all it has
     listen: tuple[str, ...] = ()
-    # Hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
+    # The secret (hexadecimal) needed to join the ranks' rendezvous and to start MPI
     secret: str = ""
     # The same for the data service of dlc_runtime
     data_token: str = ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Said again by other variables and by the files of input/config: left out where a thousand hosts make them too long.
+# Other variables and the files of input/config repeat them: left out if a thousand hosts make them too long.
 AGGREGATES = ("SM_TRAINING_ENV", "SM_RESOURCE_CONFIG", "SM_INSTANCE_GROUPS_DICT")
 # Bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
 LONGEST_VARIABLE = 128 * 1024 - 1

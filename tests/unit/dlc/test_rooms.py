@@ -42,15 +42,12 @@ LAUNCH = {
     "plan": ("signals", "base", "discovery", "job"),
     "supervision": ("signals", "base"),
     "coordination": ("signals", "base", "discovery", "supervision"),
-    "preflight": ("signals", "base", "discovery", "job", "plan", "supervision", "coordination"),
-    "multi_host": ("signals", "base", "discovery", "job", "plan", "supervision", "coordination", "preflight"),
+    "preflight": ("signals", "base", "discovery", "plan", "coordination"),
+    "multi_host": ("signals", "base", "discovery", "plan", "supervision", "coordination", "preflight"),
     "train": (
         *("signals", "base", "discovery", "job", "plan", "supervision", "coordination", "preflight", "multi_host"),
     ),
-    "main": (
-        *("signals", "base", "discovery", "job", "plan", "supervision", "coordination", "preflight", "multi_host"),
-        "train",
-    ),
+    "main": ("signals", "base", "discovery", "job", "plan", "supervision", "preflight", "multi_host", "train"),
 }
 COMPILER = ("compiler.places", "compiler.settings", "compiler.seen")
 CACHE = ("compiler.cache_intact", "compiler.cache_folder")

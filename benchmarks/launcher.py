@@ -58,12 +58,12 @@ sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
 from launch.base.process_spec import ProcessSpec
-from launch.supervision.run import run
+from launch.supervision.supervisor import supervise
 from launch.supervision.settings import Settings
 argv, folder = json.loads(sys.argv[2]), sys.argv[3]
 specs = [ProcessSpec((*argv, str(rank)), {}, folder, "worker", rank) for rank in range(int(sys.argv[4]))]
 wall, cpu = time.monotonic(), time.process_time()
-outcome = run(specs, Settings(host="algo-1"))
+outcome = supervise(specs, Settings(host="algo-1"))
 wall, cpu = time.monotonic() - wall, time.process_time() - cpu
 with open(folder + "/cost", "w") as file:
     json.dump([outcome.exit_code, wall, cpu], file)
@@ -73,14 +73,13 @@ LEAD = f"""
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
 from launch import signals
-from launch.group import meeting
-from launch.group.ledger import Rules
-from launch.group.member import Place
+from launch.coordination import rendezvous
+from launch.coordination.membership import GroupRules, MemberConfig
 signals.arm()
 port, count = map(int, sys.argv[2:])
 names = ("localhost", *(f"10.0.{{number // 250}}.{{number % 250}}" for number in range(1, count)))
 started = time.monotonic()
-group = meeting.join(Place("localhost", Rules(names, names), b"key", port, 60.0, "lo"), {{}}, 100.0)
+group = rendezvous.join(MemberConfig("localhost", GroupRules(names, names), b"key", port, 60.0, "lo"), {{}}, 100.0)
 seconds = time.monotonic() - started
 assert len(group.facts) == count
 time.sleep(2)
@@ -97,8 +96,8 @@ print(json.dumps([seconds, percent]))
 FOLLOW = """
 import os, select, socket, sys, time
 sys.path.insert(0, sys.argv[1])
-from launch.group.channel import Channel
-from launch.group.hub import beat_interval
+from launch.coordination.channel import Channel
+from launch.coordination.failure_detector import beat_interval
 port, count = map(int, sys.argv[2:])
 facts = {"image": "x" * 64, "hosts": "x" * 12, "traps": ["a line that says what is wrong"] * 3}
 poll, channels, met, started = select.epoll(), {}, 0, 0.0
@@ -139,12 +138,13 @@ while channels:
 PLAN = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
-from launch.plan import interpretation
-interpretation.decide(interpretation.read(os.environ))  # imports what the plan needs
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
+make_host_plan(read_request(os.environ))  # imports what the plan needs
 times = []
 for _ in range(int(sys.argv[2])):
     start = time.perf_counter()
-    interpretation.decide(interpretation.read(os.environ))
+    make_host_plan(read_request(os.environ))
     times.append(time.perf_counter() - start)
 print(json.dumps(times))
 """

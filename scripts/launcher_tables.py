@@ -11,7 +11,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src/entrypoint"))
 
-from launch.base.switches import SWITCHES
+from launch.base.settings import SETTINGS
 from launch.base.variables import VARIABLES
 
 
@@ -26,7 +26,7 @@ def variables_table() -> str:
 
 def switches_table() -> str:
     """The switches as a Markdown table."""
-    rows = [f"| `{switch.name}` | {switch.default or '-'} | {switch.meaning} |" for switch in SWITCHES]
+    rows = [f"| `{setting.name}` | {setting.default or '-'} | {setting.meaning} |" for setting in SETTINGS]
     return "\n".join(["| switch | default | meaning |", "|---|---|---|", *rows])
 
 

@@ -7,13 +7,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from launch import signals
 
-for fd in range(3):  # one that is closed would be given to the next pipe that is opened
+# One that is closed would be given to the next pipe that is opened
+for fd in range(3):
     try:
         os.fstat(fd)
     except OSError:
         os.open(os.devnull, os.O_RDWR)
 
-signals.arm()  # before anything else is imported: from here on a SIGTERM is not lost
+# Before anything else is imported: from here on a SIGTERM is not lost
+signals.arm()
 
 
 def run() -> int:
@@ -25,5 +27,6 @@ def run() -> int:
 
 if __name__ == "__main__":
     exit_code = run()
-    signals.ignore()  # Python takes its handlers away while it ends: a late signal would change the exit code
+    # Python takes its handlers away while it ends: a late signal would change the exit code
+    signals.ignore()
     sys.exit(exit_code)

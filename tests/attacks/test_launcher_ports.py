@@ -17,7 +17,7 @@ from stranger import ATTACKS
 from supervised import HANG_BOUND, wait_until
 from test_group_breaks import UNTIL_GO, wait_until_running
 from test_programs import ask
-from test_remote_start_of_daemons import Pair
+from test_remote_exec_of_daemons import Pair
 
 from harness.ports import free_port
 from launch.base import process_spec
@@ -60,7 +60,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_job_of_two_hosts_trains_under_attack(tmp_path: Path, recorded: str, attack: str) -> None:
     """From before its second host comes until its end, on all ports of both launchers. The first may open few files."""
     with Job(tmp_path, HOSTS, timeout=HANG_BOUND) as job:
-        leader = job.start(HOSTS[0], UNTIL_GO, join={"door": free_port()}, below=FEW_FILES)
+        leader = job.start(HOSTS[0], UNTIL_GO, join={"probe_port": free_port()}, below=FEW_FILES)
         with Crowd(attack, attacked_ports(leader, 2), HOSTS[1], recorded) as crowd:
             crowd.wait_for(TRIES)
             other = job.start(HOSTS[1], UNTIL_GO)
@@ -122,7 +122,17 @@ def test_the_start_of_mpis_daemon_hears_nobody_but_its_leader(tmp_path: Path, re
 def rendezvous() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Horovod's rendezvous server, as the launcher starts it for several hosts, and its port."""
     port = free_port()
-    argv = [sys.executable, "-I", "-S", process_spec.path("horovod_rendezvous"), str(port), "2", "1", "2", LOOPBACK]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        process_spec.program_path("horovod_rendezvous"),
+        str(port),
+        "2",
+        "1",
+        "2",
+        LOOPBACK,
+    ]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env={"DLC_RENDEZVOUS_SECRET": SECRET})
     with process:
         wait_until(lambda: bool(ports_of(process.pid)))

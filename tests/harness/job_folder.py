@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from launch.plan import explain, interpretation
+from launch.plan import explain
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
 
 HOMOGENEOUS = {
     "current_host": "algo-1",
@@ -94,7 +96,7 @@ class JobFolder:
 
     def explain(self) -> dict[str, Any]:
         """What `--explain=json` prints. Raises LaunchError as it does."""
-        text = explain.as_json(interpretation.decide(interpretation.read(self.environ)))
+        text = explain.as_json(make_host_plan(read_request(self.environ)))
         data: dict[str, Any] = json.loads(text.replace(str(self.base), "/opt/ml"))
         return data
 

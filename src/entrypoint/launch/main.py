@@ -11,8 +11,9 @@ from launch import signals
 from launch.base.compat import Unfailing
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
-from launch.base.switches import with_token
-from launch.plan import interpretation
+from launch.base.settings import with_job_token
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/c
        docker run IMAGE --preflight             check the hosts of the job against each other, and this host for traps
        docker run IMAGE COMMAND [ARGUMENT...]   run any command, with the image's Python first on PATH"""
 
-NOT_FOUND = 127  # as in shells
+# As in shells
+NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-STOP_BOUND = 5.0  # seconds for telling the other hosts of a stop that came before the group was joined
+# Seconds for telling the other hosts of a stop that came before the group was joined
+STOP_BOUND = 5.0
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -44,49 +47,51 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             print(HELP)
             return 0
         if verb in ("--explain", "--explain=json", "--explain=text"):
-            with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
+            # A config file may be a FIFO, or lie on a mount that hangs
+            with signals.Interrupting():
                 return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
         if verb == "--preflight":
-            from launch.group.session import preflight_only
+            from launch.multi_host import preflight_only
 
             with signals.Interrupting():
-                environ = with_token(environ, keep=True)
-                request = interpretation.read(environ)
+                environ = with_job_token(environ, keep=True)
+                request = read_request(environ)
             return preflight_only(request)
         if verb == "train":
-            from launch.run import forget_earlier_run, train
+            from launch.train import forget_earlier_run, train
 
             forget_earlier_run(paths)
             with signals.Interrupting():
-                environ = with_token(environ)
+                environ = with_job_token(environ)
             return train(environ, argv[1:])
     except (signals.StopRequested, LaunchError) as error:
-        code = _failed(paths, str(error), error.exit_code, verb)
+        code = _report_failure(paths, str(error), error.exit_code, verb)
         if verb == "train" and not getattr(error, "told", False):
             _tell_the_others(environ, paths, error)
         return code
     except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
         if environ.get("DLC_DEBUG") == "1":
             raise
-        return _failed(paths, f"internal error: {type(error).__name__}: {error}", SOFTWARE, verb)
-    return _become(argv, environ)
+        return _report_failure(paths, f"internal error: {type(error).__name__}: {error}", SOFTWARE, verb)
+    return _become_command(argv, environ)
 
 
 def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) -> int:
-    from launch.group import gpus
     from launch.job import source
     from launch.plan import explain
+    from launch.preflight import gpus
 
-    request = interpretation.read(environ, extra)
-    found = gpus.describe(request)
-    code = source.locate(request.job, request.paths)
+    request = read_request(environ, extra)
+    found = gpus.describe_gpus(request)
+    code = source.locate_code(request.job, request.paths)
     folder = code.visible_folder(request.paths)
-    decided = interpretation.decide(request, folder)
+    decided = make_host_plan(request, folder)
     if os.path.isdir(folder) and os.listdir(folder):
         decided.check_programs(folder)
     decided = decided.with_decision(code.decision)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a variable may hold bytes that are no text
+        # A variable may hold bytes that are no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     if as_json:
         print(explain.as_json(decided, found.as_data() if found else None))
     else:
@@ -94,47 +99,49 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
     return 0
 
 
-def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
-    """One line on stderr and, in a job, the same in the failure file."""
+def _report_failure(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
+    """Print one line on stderr and, in a job, write the same to the failure file."""
     print(f"dlc: {cause}", file=sys.stderr, flush=True)
     if verb == "train":
         from launch.base.errors import Failure, Outcome
-        from launch.supervision import failure
+        from launch.supervision import failure_report
 
-        failure.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
+        failure_report.write_file(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
     return exit_code
 
 
 def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
-    """The other hosts of the job, which do not know yet and would wait for this one."""
+    """Tell the other hosts of the job, which do not know yet and would wait for this one."""
     if isinstance(error, LaunchError):
-        _tell(environ, paths, error)
+        _announce(environ, paths, error)
         return
     from threading import Thread
 
-    telling = Thread(target=_tell, args=(environ, paths, error), daemon=True)
+    telling = Thread(target=_announce, args=(environ, paths, error), daemon=True)
     telling.start()
-    telling.join(STOP_BOUND)  # what was being read when the stop came may hang once more
+    # What was being read when the stop came may hang once more
+    telling.join(STOP_BOUND)
 
 
-def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
+def _announce(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
     from launch.base.errors import Failure
-    from launch.discovery import cluster
+    from launch.discovery import discover
 
     try:
-        is_alone = len(cluster.discover(environ, paths).hosts) < 2
+        is_alone = len(discover.discover(environ, paths).hosts) < 2
     except LaunchError:  # who the others are is what went wrong
         return
     if not is_alone:
-        from launch.group import session
+        from launch import multi_host
 
-        session.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
+        multi_host.announce_failure(environ, paths, Failure(str(error), exit_code=error.exit_code))
 
 
-def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def _become_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     venv = stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
-    if signals.received():  # before anything was there to hear it
+    # Before anything was there to hear it
+    if signals.received():
         return 128 + signals.received()[0]
     try:
         _execute(argv, env)

@@ -1,4 +1,4 @@
-"""Requests to stop: signals remembered from the first moment on, and readable as a file descriptor."""
+"""Requests to stop: remembered from the first moment on, and readable as a file descriptor."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import os
 import select
 import signal
 
-# A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: both mean the same.
+# A terminal or service manager that goes away sends SIGHUP, a terminal SIGQUIT.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # how schedulers announce a preemption, ask for a checkpoint
-IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and what is ignored stays so in a new program
+# Schedulers announce a preemption so, or ask for a checkpoint
+RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+# And what is ignored stays so in a new program
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 _received: list[int] = []
 _relayed: list[int] = []
-_raising: list[bool] = []  # not empty while a stop signal interrupts what is being done
-_wakeup: list[int] = []  # the read end of the pipe that the interpreter's C handler writes to
+# Not empty while a stop signal interrupts what is being done
+_raising: list[bool] = []
+# The read end of the pipe that the interpreter's C handler fills
+_wakeup: list[int] = []
 
 
 class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, not an error
@@ -23,11 +27,12 @@ class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, n
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
         self.signum = signum
-        self.exit_code = 128 + signum  # as in shells
+        # As in shells
+        self.exit_code = 128 + signum
 
 
 def arm() -> None:
-    """Remember stop signals and what is relayed, and wake a poll() for them and SIGCHLD. Safe to call twice."""
+    """Remember signals to stop and to relay, and wake a poll() for them and SIGCHLD. Safe to call twice."""
     if _wakeup:
         return
     read_end, write_end = os.pipe()
@@ -35,7 +40,8 @@ def arm() -> None:
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for signum in STOP_SIGNALS:
-        if signal.getsignal(signum) != signal.SIG_IGN:  # nohup
+        # nohup
+        if signal.getsignal(signum) != signal.SIG_IGN:
             signal.signal(signum, _on_stop)
     for signum in RELAYED_SIGNALS:
         signal.signal(signum, lambda number, _frame: _relayed.append(number))
@@ -47,7 +53,7 @@ def arm() -> None:
 
 
 def ignore() -> None:
-    """From here on a stop comes too late."""
+    """Ignore stop signals from now on: they come too late."""
     for signum in STOP_SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
 
@@ -59,7 +65,7 @@ def _on_stop(signum: int, _frame: object) -> None:
 
 
 class Interrupting:
-    """Within this a stop signal raises StopRequested at once, also out of an open() that blocks (a FIFO, a dead mount).
+    """Within this a stop signal raises StopRequested at once, also out of an open() that blocks.
 
     For steps that leave nothing behind when they are cut short.
     """
@@ -67,7 +73,7 @@ class Interrupting:
     def __enter__(self) -> None:
         _raising.append(True)
         try:
-            check()
+            raise_if_stopped()
         except StopRequested:  # then nothing calls __exit__, and a second signal is not to interrupt the goodbye
             _raising.clear()
             raise
@@ -77,24 +83,24 @@ class Interrupting:
 
 
 def received() -> tuple[int, ...]:
-    """Every stop signal so far, oldest first."""
+    """Return every stop signal so far, oldest first."""
     return tuple(_received)
 
 
 def take_relayed() -> tuple[int, ...]:
-    """SIGUSR1 and SIGUSR2 since the last call: for the processes that have a handler, and for them alone."""
+    """Return SIGUSR1 and SIGUSR2 since the last call: for processes that have a handler."""
     taken = tuple(_relayed)
     del _relayed[: len(taken)]
     return taken
 
 
 def fileno() -> int:
-    """The descriptor that is readable after a signal; `drain` empties it. Arms the handlers if nobody did."""
+    """Return the descriptor that is readable after a signal; `drain_wakeups` empties it. Arms the handlers."""
     arm()
     return _wakeup[0]
 
 
-def drain() -> None:
+def drain_wakeups() -> None:
     """Empty the wake-up pipe; the signals themselves stay in `received`."""
     try:
         while os.read(fileno(), 4096):
@@ -103,15 +109,15 @@ def drain() -> None:
         pass
 
 
-def check() -> None:
-    """Raise StopRequested if a stop signal came: for the steps before any process is started."""
+def raise_if_stopped() -> None:
+    """Raise StopRequested if a stop signal came: before any process is started."""
     if _received:
         raise StopRequested(_received[0])
 
 
 def sleep(seconds: float) -> None:
-    """Wait, but no longer than until a stop signal comes, which raises StopRequested."""
-    check()
+    """Wait, but not longer than until a stop signal, which raises StopRequested."""
+    raise_if_stopped()
     select.select([fileno()], [], [], max(0.0, seconds))
-    drain()
-    check()
+    drain_wakeups()
+    raise_if_stopped()

@@ -9,13 +9,15 @@ import os
 import re
 import sys
 
-CONFIG = 78  # EX_CONFIG of sysexits.h
-UNAVAILABLE = 69  # EX_UNAVAILABLE
+# EX_CONFIG of sysexits.h
+CONFIG = 78
+# EX_UNAVAILABLE
+UNAVAILABLE = 69
 ARN = re.compile(r"arn:[^:]+:codeartifact:([^:]+):([^:]+):repository/([^/]+)/(.+)")
 
 
 def index_url(arn: "re.Match[str]") -> str:
-    """The repository's address with a fresh token in it. Raises what boto3 raises."""
+    """Return the repository's address with a fresh token in it. Raises what boto3 raises."""
     region, owner, domain, repository = arn.groups()
     client = importlib.import_module("boto3").client("codeartifact", region_name=region)
     token = client.get_authorization_token(domain=domain, domainOwner=owner)["authorizationToken"]

@@ -15,11 +15,16 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-LONGEST_VALUE = 1 << 16  # bytes; a rank's address is a few hundred
-MOST_KEYS_PER_RANK = 64  # in a scope; each pair of ranks may have one
-MOST_SCOPES = 1024  # the three that there always are, and those of process sets
-LONGEST_PATH = 1024  # characters
-REQUEST_BOUND = 30  # seconds for a client to say what it wants
+# Bytes; a rank's address is a few hundred
+LONGEST_VALUE = 1 << 16
+# In a scope; each pair of ranks may have one
+MOST_KEYS_PER_RANK = 64
+# The three that there always are, and those of process sets
+MOST_SCOPES = 1024
+# Characters
+LONGEST_PATH = 1024
+# Seconds for a client to say what it wants
+REQUEST_BOUND = 30
 
 
 class FullError(Exception):
@@ -69,7 +74,8 @@ class Server(ThreadingHTTPServer):
     """Listens on one address; on every one, IPv6 too where the machine has it, without it."""
 
     daemon_threads = True
-    request_queue_size = 1024  # every rank of the job may come at once
+    # Every rank of the job may come at once
+    request_queue_size = 1024
 
     def __init__(self, address: str, port: int, store: Store, secret: str) -> None:
         self.store = store
@@ -127,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing: hundreds of ranks poll every 10 ms."""
 
     def _address(self) -> "tuple[str, str] | None":
-        """Scope and key; None where the request was refused."""
+        """Scope and key; None if the request was refused."""
         path = self.path.lstrip("/")
         if self.server.secret:
             # "SECRET:PORT/scope/key": Horovod appends the port to whatever it was given as the address.

@@ -10,17 +10,18 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from launch.base.errors import LaunchError
-from launch.group import remote_start
+from launch.coordination import remote_exec
 
 
 def main() -> int:
     """Run it there."""
     try:
-        site = remote_start.read(os.environ["DLC_MPI_SITE"])
-        host, command = remote_start.split(sys.argv[1:], site.hosts)
-        return remote_start.start(site, host, command)
+        site = remote_exec.read_site(os.environ["DLC_MPI_SITE"])
+        host, command = remote_exec.split_command(sys.argv[1:], site.hosts)
+        return remote_exec.run_on_host(site, host, command)
     except LaunchError as error:
-        print(f"dlc: mpirun: {error}", file=sys.stderr)  # rank_report.py looks for it
+        # failure_cause.py looks for it
+        print(f"dlc: mpirun: {error}", file=sys.stderr)
         return error.exit_code
 
 

@@ -10,13 +10,13 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from launch.base.errors import LaunchError
-from launch.group import remote_start
+from launch.coordination import remote_exec
 
 
 def main() -> int:
     """Serve until the launcher ends it: the job is over when the leader says so, not when the daemon has gone."""
     try:
-        code = remote_start.Server(remote_start.read(sys.argv[1]), os.environ).serve()
+        code = remote_exec.ExecServer(remote_exec.read_site(sys.argv[1]), os.environ).serve()
     except LaunchError as error:
         print(f"dlc: {error}", file=sys.stderr)
         return error.exit_code

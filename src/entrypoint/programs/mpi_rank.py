@@ -12,14 +12,16 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from launch.base.paths import RANK_FOLDER
-from launch.supervision import rank_parent
+from launch.supervision import rank_wrapper
 
-MPIRUNS = "DLC_MPI_SITE"  # for what it calls instead of ssh
-OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others what mpirun brought along
+# For what it calls instead of ssh
+MPIRUNS = "DLC_MPI_SITE"
+# Of these the host's value wins, of all others what mpirun brought along
+OWN = ("SM_", "CURRENT_HOST")
 
 
 def environment(brought: "dict[str, str]", host: "dict[str, str]") -> "dict[str, str]":
-    """The rank's environment out of what mpirun brought and what this host's launcher wrote down."""
+    """Make the rank's environment out of what mpirun brought and what this host's launcher wrote down."""
     own = {name: value for name, value in host.items() if name.startswith(OWN)}
     others = {name: value for name, value in brought.items() if not name.startswith((*OWN, MPIRUNS))}
     return {**host, **others, **own}
@@ -33,7 +35,7 @@ def main() -> None:
         env = environment(dict(os.environ), json.load(file))
     folder = os.path.join(os.path.dirname(path), RANK_FOLDER)
     rank = env.get("OMPI_COMM_WORLD_RANK") or env.get("PMIX_RANK", "0")
-    rank_parent.run(command[as_is:], env, env["CURRENT_HOST"], rank, folder, in_packets=not as_is)
+    rank_wrapper.run_rank(command[as_is:], env, env["CURRENT_HOST"], rank, folder, in_packets=not as_is)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,16 @@ import signal
 import sys
 from typing import TextIO
 
-UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h: what the code needs cannot be had
+# EX_UNAVAILABLE of sysexits.h: what the code needs cannot be had
+UNAVAILABLE = 69
 NOISE = ("Requirement already satisfied:", "Looking in indexes:", "Looking in links:")
 PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Processing ", "Preparing ", "Installing ", "Getting ",
             "Building ", "Created wheel ", "Stored in ", "Obtaining ", "Successfully ", "INFO: ")  # fmt: skip
-MOST_LINES = 15  # of a reason
+# Of a reason
+MOST_LINES = 15
 
-_interrupts: list[int] = []  # pip turns the exception into an exit code like any other
+# pip turns the exception into an exit code like any other
+_interrupts: list[int] = []
 
 
 class Output:
@@ -58,7 +61,8 @@ class Output:
 def _take_turns() -> None:
     """Wait for another pip of this environment: where each rank has a launcher, they all install at once."""
     with contextlib.suppress(OSError):
-        fcntl.flock(os.open(sys.prefix, os.O_RDONLY), fcntl.LOCK_EX)  # given back when this process ends
+        # Given back when this process ends
+        fcntl.flock(os.open(sys.prefix, os.O_RDONLY), fcntl.LOCK_EX)
 
 
 def _interrupt(signum: int, _frame: object) -> None:
@@ -94,7 +98,8 @@ def main() -> int:
     try:
         _take_turns()
         before = _frameworks()
-        sys.path.pop(0)  # this program's folder: nothing in it is for pip
+        # This program's folder: nothing in it is for pip
+        sys.path.pop(0)
         runpy.run_module("pip", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 
-PAUSE = 0.2  # seconds between two looks
-UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
+# Seconds between two looks
+PAUSE = 0.2
+# EX_UNAVAILABLE of sysexits.h
+UNAVAILABLE = 69
 LOOK = "look"
 
 

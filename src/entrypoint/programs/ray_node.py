@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 
-CONFIG = 78  # EX_CONFIG of sysexits.h
+# EX_CONFIG of sysexits.h
+CONFIG = 78
 LAST_LINES = 20
 MISSING = "Ray is not installed: put ray into requirements.txt, or build the image with `--set extras=[ray]`"
 
@@ -25,7 +26,7 @@ def main() -> int:
     command = ["ray", "start", "--block", f"--temp-dir={folder}", *options]
     with open(log, "wb") as out:
         node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
-    # It would ask a head that may be gone for leave, for most of a minute. The kernel ends its daemons with it.
+    # On SIGTERM Ray waits for the head, which may be gone, for most of a minute. The kernel ends its daemons.
     signal.signal(signal.SIGTERM, lambda *_: node.kill())
     code = node.wait()
     if code > 0:

@@ -7,7 +7,8 @@ import importlib
 import os
 import sys
 
-UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
+# EX_UNAVAILABLE of sysexits.h
+UNAVAILABLE = 69
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from launch.supervision import rank_parent
+from launch.supervision import rank_wrapper
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     folder = env.pop("DLC_RANK_FOLDER", "")
     if env.pop("DLC_RANK_QUIET", ""):
         del env["TORCH_CPP_LOG_LEVEL"]
-    rank_parent.run([python, *sys.argv[1:]], env, env["CURRENT_HOST"], env["RANK"], folder)
+    rank_wrapper.run_rank([python, *sys.argv[1:]], env, env["CURRENT_HOST"], env["RANK"], folder)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 
 def load(script: str) -> ModuleType:
-    """The script as a module that is not __main__, so that its own start-up code does not run."""
+    """Load the script as a module that is not __main__, so that its own start-up code does not run."""
     name = os.path.splitext(os.path.basename(script))[0]
     # As `python SCRIPT` has it: the script's folder first, not ours.
     sys.path[0] = os.path.dirname(os.path.abspath(script))
@@ -22,7 +22,8 @@ def load(script: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise SystemExit(f"dlc: {script} is no Python script")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # child processes that unpickle _mp_fn look here
+    # Child processes that unpickle _mp_fn look here
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -35,7 +36,8 @@ def compile_in_turn() -> None:
     """
     runtime = importlib.import_module("torch_xla")._XLAC
     turn = threading.Lock()
-    begun = set()  # devices with a program; before the first one there is nothing that could be waited for
+    # Devices with a program; before the first one there is nothing that could be waited for
+    begun = set()
 
     def in_turn(start: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(start)
@@ -58,7 +60,8 @@ def compile_in_turn() -> None:
 
 
 _lock = threading.Lock()
-_tokens: list[str] = []  # devices that have one
+# Devices that have one
+_tokens: list[str] = []
 
 
 def on_device(index: int, function: Callable[[int], None]) -> None:

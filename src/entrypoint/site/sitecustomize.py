@@ -1,8 +1,8 @@
-"""Loaded by every Python of a job, from PYTHONPATH: SIGUSR1 prints the stacks of all its threads and ends nothing.
+"""Loaded by each Python of a job, from PYTHONPATH: SIGUSR1 prints the stacks of all its threads and ends nothing.
 
 A handler that the user's code installs later, by signal.signal or faulthandler.register, takes this one's place.
-A Python that used PyTorch's gloo ends only when the last work of its threads is freed. torchrun tells its end in a
-line, and an old one starts its ranks with our program too.
+A Python that used PyTorch's gloo ends when the last work of its threads is freed. torchrun tells its end in a
+line, and an old one starts ranks with our program too.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` brings enum and re along: 4 ms in every Python of a job
@@ -15,17 +15,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-GLOO_THREAD = b"(pt_gloo_runloop) "  # in /proc/PID/task/TID/stat, before the state
-GLOO_BOUND = 2.0  # seconds; a thread that still runs then is not about to end
+# In /proc/PID/task/TID/stat, before the state
+GLOO_THREAD = b"(pt_gloo_runloop) "
+# Seconds; a thread that still runs then does not end
+GLOO_BOUND = 2.0
 
 
 def _register() -> None:
-    if _signal.getsignal(_signal.SIGUSR1) == _signal.SIG_DFL:  # ignored ones stay ignored
+    # Ignored ones stay ignored
+    if _signal.getsignal(_signal.SIGUSR1) == _signal.SIG_DFL:
         faulthandler.register(_signal.SIGUSR1, file=2, all_threads=True)
 
 
 def _wait_for_gloo() -> None:
-    """Let gloo's threads free their last work, which takes Python's lock.
+    """Let gloo's threads free their last work: it takes Python's lock.
 
     A thread that asks for the lock once Python has begun to end aborts the process: a job that trained well would end
     by SIGABRT. See pytorch/pytorch#179291; destroy_process_group does not help where a model keeps the group.
@@ -36,17 +39,19 @@ def _wait_for_gloo() -> None:
     import time
 
     bound = time.monotonic() + GLOO_BOUND
-    asleep = 0  # looks in a row: a thread that waits for Python's lock sleeps too
+    # Looks in a row: a thread that waits for Python's lock sleeps too
+    asleep = 0
     while asleep < 2 and time.monotonic() < bound:
         states = _gloo_states()
         if not states:
             return
         asleep = 0 if b"R" in states else asleep + 1
-        time.sleep(0.001)  # the lock is free meanwhile
+        # The lock is free meanwhile
+        time.sleep(0.001)
 
 
 def _gloo_states() -> "set[bytes]":
-    """The states of gloo's threads as proc(5) names them: R runs or is about to, S sleeps."""
+    """Return the states of gloo's threads as proc(5) names them: R runs or is about to, S sleeps."""
     states = set()
     for thread in os.listdir("/proc/self/task"):
         try:
@@ -65,7 +70,8 @@ def _adapt_torchrun() -> None:
         return
     import logging
 
-    logging.raiseExceptions = False  # SIGTERM raises in torchrun, also while it logs
+    # SIGTERM raises in torchrun, also while it logs
+    logging.raiseExceptions = False
     sys.excepthook = _tell_torchruns_end
     if sys.version_info < (3, 10) and "PYTHON_EXEC" in os.environ:
         sys.executable = os.environ["PYTHON_EXEC"]
@@ -98,7 +104,8 @@ def _leave() -> None:
             sys.modules[__name__] = own
 
 
-atexit.register(_wait_for_gloo)  # registered first, called last
+# Registered first, called last
+atexit.register(_wait_for_gloo)
 _register()
 _adapt_torchrun()
 _leave()

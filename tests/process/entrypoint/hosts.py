@@ -26,20 +26,21 @@ time.time = lambda: now() + json.loads(sys.argv[2])["ahead"]
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
-from launch.group import meeting, token
-from launch.group.ledger import Place, Rules
-from launch.supervision import run as supervise
+from launch.coordination import rendezvous
+from launch.coordination.channel import job_key
+from launch.coordination.membership import GroupRules, MemberConfig
+from launch.supervision.supervisor import supervise
 from launch.supervision.settings import Settings
 from launch.base.errors import LaunchError
 from launch.base.process_spec import ProcessSpec
 from launch.base.errors import Failure, Outcome
 job = json.loads(sys.argv[2])
 set_constants(job["constants"])
-rules = Rules(tuple(job["hosts"]), tuple(job["members"]), **job["rules"])
+rules = GroupRules(tuple(job["hosts"]), tuple(job["members"]), **job["rules"])
 timeout = job["join"].pop("timeout")
-place = Place(job["host"], rules, token.derive(os.environ, rules.hosts), **job["join"])
+config = MemberConfig(job["host"], rules, job_key(os.environ, rules.hosts), **job["join"])
 try:
-    group = meeting.join(place, {"said by": job["host"]}, timeout)
+    group = rendezvous.join(config, {"said by": job["host"]}, timeout)
     if not rules.least:
         assert {host: facts["said by"] for host, facts in group.facts.items()} == {host: host for host in job["hosts"]}
     argv = (sys.executable, "-I", "-S", "-X", "faulthandler", "-u", "-c", job["source"])
@@ -48,8 +49,8 @@ try:
     settings = Settings(host=job["host"], group=group, **job["settings"])
     again = True
     while again:
-        outcome = meeting.wait_until_ready(group) or supervise.run([spec], settings)
-        again = group.begins_again()
+        outcome = rendezvous.wait_until_ready(group) or supervise([spec], settings)
+        again = group.await_restart()
 except LaunchError as error:
     outcome = Outcome(error.exit_code, Failure(str(error)))
 except signals.StopRequested as stop:

@@ -22,7 +22,7 @@ class Relay:
         self.is_closed = False
         self.connections = 0
         self.sent = b""  # by the hosts' ends, on all connections one after the other
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []  # the host's end, the hub's end
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []  # the host's end, the coordinator's end
         self._silent: list[tuple[socket.socket, socket.socket]] = []
         self._ways: tuple[int, ...] = ()  # from which ends nothing comes through on these
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -32,7 +32,7 @@ class Relay:
         self._thread.start()
 
     def silence(self, *ways: int) -> None:
-        """Nothing more comes through from the host's end (0), from the hub's end (1), without `ways` from both."""
+        """Let nothing more through from the host's end (0), from the coordinator's (1), without `ways` from both."""
         self._ways = ways or (0, 1)
         self._silent, self._pairs = [*self._silent, *self._pairs], []
 

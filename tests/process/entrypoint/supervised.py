@@ -31,13 +31,13 @@ sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
 from launch.base.process_spec import ProcessSpec
-from launch.supervision.run import run
+from launch.supervision.supervisor import supervise
 from launch.supervision.settings import Settings
 job = json.loads(sys.argv[2])
 specs = [ProcessSpec(tuple(s["argv"]), s["env"], s["cwd"], s["role"], s["rank"], s["essential"], s["vital"])
          for s in job["specs"]]
 exec(job["before"])
-outcome = run(specs, Settings(**job["settings"]))
+outcome = supervise(specs, Settings(**job["settings"]))
 failure = outcome.failure._asdict() if outcome.failure else None
 with open(job["result"], "w") as file:
     json.dump({"exit_code": outcome.exit_code, "failure": failure, "stopped": outcome.stopped}, file)

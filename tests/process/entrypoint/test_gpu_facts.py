@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.job_folder import TORCHRUN, JobFolder, hosts
-from launch.group import gpus
-from launch.plan import interpretation
+from launch.plan.request import read_request
+from launch.preflight import gpus
 
 # nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap --format=csv,noheader,nounits
 H200 = "NVIDIA H200, 143771, 580.159.04, 9.0\n" * 2
@@ -50,7 +50,7 @@ class Host:
         return self.file(f"opt/venv/lib/python3.11/site-packages/{package}.dist-info/METADATA")
 
     def describe(self) -> gpus.Gpus | None:
-        return gpus.describe(interpretation.read(self.job.environ), str(self.root))
+        return gpus.describe_gpus(read_request(self.job.environ), str(self.root))
 
     def lines(self) -> list[str]:
         found = self.describe()

@@ -17,13 +17,12 @@ from relay import Relay
 from supervised import HANG_BOUND, wait_until
 
 from harness.ports import free_port
-from launch import signals
+from launch import multi_host, signals
 from launch.base.errors import SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
-from launch.group import session, token
-from launch.group.channel import FEWEST_SEATS
-from launch.group.hub import Hub
-from launch.group.ledger import Place, Rules
-from launch.group.member import Group
+from launch.coordination.channel import FEWEST_SEATS, job_key
+from launch.coordination.coordinator import Coordinator
+from launch.coordination.member import Member
+from launch.coordination.membership import GroupRules, MemberConfig
 
 HOSTS = (LEADER, "algo-2")
 UNTIL_GO = """
@@ -35,9 +34,9 @@ while not os.path.exists("go") and os.getppid() == launcher: time.sleep(0.01)
 # For hosts that meet what is not their job's, in the order of the launcher's own bounds. None waits for its `timeout`,
 # which is beyond what a test waits.
 SURE_SOON = {
-    "launch.group.member.HELLO_BOUND": 0.5,
-    "launch.group.listeners.SURE_AFTER": 0.5,
-    "launch.group.listeners.HOPELESS_AFTER": 4.0,
+    "launch.coordination.member.HELLO_BOUND": 0.5,
+    "launch.coordination.sockets.SURE_AFTER": 0.5,
+    "launch.coordination.sockets.HOPELESS_AFTER": 4.0,
 }
 
 
@@ -107,7 +106,7 @@ def test_a_host_with_another_token_ends_soon_and_the_others_are_warned_and_wait_
 
 def test_a_host_that_never_came_is_named_with_who_claimed_to_be_it(tmp_path: Path) -> None:
     with Job(
-        tmp_path, HOSTS, timeout=8.0, constants={**SURE_SOON, "launch.group.listeners.HOPELESS_AFTER": 1.0}
+        tmp_path, HOSTS, timeout=8.0, constants={**SURE_SOON, "launch.coordination.sockets.HOPELESS_AFTER": 1.0}
     ) as job:
         leader = job.start(HOSTS[0], "pass")
         wrong = job.start(HOSTS[1], "pass", environ={"DLC_JOB_TOKEN": "of another job"})
@@ -161,14 +160,14 @@ def test_strangers_cannot_take_the_seats_or_the_descriptors_of_the_jobs_hosts(tm
 @pytest.mark.parametrize("early", [0, 1], ids=["the leader fails", "the other fails"])
 def test_a_host_that_fails_early_tells_it_to_one_that_a_busy_engine_starts_late(early: int) -> None:
     signals.arm()
-    rules, port = Rules(HOSTS, HOSTS), free_port()
+    rules, port = GroupRules(HOSTS, HOSTS), free_port()
     fails, comes = (
-        Group(Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND))
+        Member(MemberConfig(host, rules, job_key({}, HOSTS), port, HANG_BOUND))
         for host in (HOSTS[early], HOSTS[1 - early])
     )
     late = threading.Timer(3.0, comes.start, ({},))
     late.start()
-    session._tell(fails, Failure("no such script", exit_code=65), HANG_BOUND)
+    multi_host._announce(fails, Failure("no such script", exit_code=65), HANG_BOUND)
     late.join()
     try:
         wait_until(lambda: comes.end is not None)
@@ -180,17 +179,17 @@ def test_a_host_that_fails_early_tells_it_to_one_that_a_busy_engine_starts_late(
 
 def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_there_too() -> None:
     signals.arm()
-    rules, port = Rules(HOSTS, HOSTS), free_port()
-    places = [Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND) for host in HOSTS]
-    groups = [Group(place) for place in places]
+    rules, port = GroupRules(HOSTS, HOSTS), free_port()
+    places = [MemberConfig(host, rules, job_key({}, HOSTS), port, HANG_BOUND) for host in HOSTS]
+    groups = [Member(place) for place in places]
     try:
         for group in groups:
             group.start({})
-        groups[1].stopping(signal.SIGTERM)
+        groups[1].tell_stopping(signal.SIGTERM)
         assert select.select([groups[0]], [], [], HANG_BOUND)[0]
-        assert [group.remote_stop() for group in groups] == [HOSTS[1], HOSTS[1]]
+        assert [group.stopping_host() for group in groups] == [HOSTS[1], HOSTS[1]]
         assert groups[0].verdict() is None  # it has its own time to save
-        groups[1].ended_early("worker rank 1 was ended")
+        groups[1].tell_ended_early("worker rank 1 was ended")
         for group in groups:
             group.report(None, STOPPED)
         assert select.select([groups[0]], [], [], HANG_BOUND)[0]
@@ -206,15 +205,15 @@ def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_ther
 def test_a_failure_after_another_hosts_part_had_ended_well_names_that_host() -> None:
     """A rank that leaves in the middle with 0 is why the others fail."""
     signals.arm()
-    rules, port = Rules(HOSTS, HOSTS), free_port()
-    groups = [Group(Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND)) for host in HOSTS]
+    rules, port = GroupRules(HOSTS, HOSTS), free_port()
+    groups = [Member(MemberConfig(host, rules, job_key({}, HOSTS), port, HANG_BOUND)) for host in HOSTS]
     try:
         for group in groups:
             group.start({})
         groups[1].report(None)
-        hub = groups[0]._hub
-        assert hub is not None
-        wait_until(lambda: hub.ledger.done == {HOSTS[1]})
+        coordinator = groups[0]._coordinator
+        assert coordinator is not None
+        wait_until(lambda: coordinator.membership.done == {HOSTS[1]})
         groups[0].report(Failure("worker rank 0 exited with code 1", host=HOSTS[0]))
         wait_until(lambda: all(group.end is not None for group in groups))
         for group in groups:
@@ -229,12 +228,12 @@ def test_an_error_of_ours_in_the_hub_is_called_that_and_no_host_is_said_to_have_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     signals.arm()
-    rules, port = Rules(HOSTS[:1], HOSTS[:1]), free_port()
-    group = Group(Place(HOSTS[0], rules, token.derive({}, HOSTS), port, HANG_BOUND))
+    rules, port = GroupRules(HOSTS[:1], HOSTS[:1]), free_port()
+    group = Member(MemberConfig(HOSTS[0], rules, job_key({}, HOSTS), port, HANG_BOUND))
     try:
         group.start({})
         wait_until(lambda: group.facts != {})
-        monkeypatch.setattr(Hub, "_tell_news", lambda _: os.environ["NO_SUCH_VARIABLE"])
+        monkeypatch.setattr(Coordinator, "_tell_news", lambda _: os.environ["NO_SUCH_VARIABLE"])
         wait_until(lambda: group.end is not None)
         assert group.end is not None
         assert group.end.exit_code == SOFTWARE

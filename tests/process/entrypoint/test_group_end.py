@@ -19,11 +19,12 @@ from harness.ports import free_port
 from launch import signals
 from launch.base import process_spec
 from launch.base.errors import UNAVAILABLE, LaunchError
-from launch.group import meeting, token
-from launch.group.ledger import Place, Rules
-from launch.group.member import Group
+from launch.coordination import rendezvous
+from launch.coordination.channel import job_key
+from launch.coordination.member import Member
+from launch.coordination.membership import GroupRules, MemberConfig
 
-LEAVES_SOON = {"launch.group.member.CONNECT_BOUND": 1.0}  # where there is nobody to be told anything
+LEAVES_SOON = {"launch.coordination.member.CONNECT_BOUND": 1.0}  # where there is nobody to be told anything
 UNTIL_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
 FOREVER = "import os, pathlib, time; pathlib.Path(f'running-{os.getpid()}').touch(); time.sleep(600)"
 HOSTS = (LEADER, "algo-2", "algo-3")
@@ -60,7 +61,7 @@ def test_a_rank_that_leaves_with_0_is_named_where_it_makes_another_host_fail(tmp
     (tmp_path / "torchrun").write_text(STARTER)
     folder = tmp_path / "ranks"
     leaves = f"import os\nwhile not os.path.exists({str(tmp_path / 'leave')!r}): pass\nos._exit(0)"
-    ranks = [sys.executable, str(tmp_path / "torchrun"), process_spec.path("torch_rank"), UNTIL_GO, leaves]
+    ranks = [sys.executable, str(tmp_path / "torchrun"), process_spec.program_path("torch_rank"), UNTIL_GO, leaves]
     env = {
         "CURRENT_HOST": HOSTS[1], "PYTHON_EXEC": "x", "DLC_RANK_PYTHON": sys.executable, "DLC_RANK_FOLDER": str(folder),
     }  # fmt: skip
@@ -254,11 +255,11 @@ def test_a_taken_port_is_an_error_that_names_the_setting(tmp_path: Path) -> None
 def test_64_hosts_join_and_learn_the_end_together(tmp_path: Path) -> None:
     names = (LEADER, *(f"algo-{number}" for number in range(2, 65)))
     port = free_port()
-    groups: list[Group] = []
+    groups: list[Member] = []
 
     def member(host: str) -> None:
-        place = Place(host, Rules(names, names), token.derive({}, names), port, HANG_BOUND)
-        groups.append(meeting.join(place, {"n": 1}, HANG_BOUND))
+        place = MemberConfig(host, GroupRules(names, names), job_key({}, names), port, HANG_BOUND)
+        groups.append(rendezvous.join(place, {"n": 1}, HANG_BOUND))
 
     signals.arm()
     threads = [threading.Thread(target=member, args=(host,)) for host in names]
@@ -280,6 +281,6 @@ def test_64_hosts_join_and_learn_the_end_together(tmp_path: Path) -> None:
 
 def test_joining_under_a_name_that_is_none_of_the_jobs_is_refused(tmp_path: Path) -> None:
     signals.arm()
-    place = Place(LEADER, Rules(("algo-8", "algo-9"), (LEADER,)), b"key", free_port(), HANG_BOUND)
+    place = MemberConfig(LEADER, GroupRules(("algo-8", "algo-9"), (LEADER,)), b"key", free_port(), HANG_BOUND)
     with pytest.raises(LaunchError, match="none of this job's hosts"):
-        meeting.join(place, {}, HANG_BOUND)
+        rendezvous.join(place, {}, HANG_BOUND)

@@ -14,12 +14,12 @@ from supervised import HANG_BOUND, wait_until
 from test_group_breaks import UNTIL_GO, wait_until_running
 
 from launch.base.errors import UNAVAILABLE
-from launch.group.absence import Silence, beat_interval, quiet_bound
+from launch.coordination.failure_detector import HeartbeatTimer, beat_interval, quiet_bound
 
 HOSTS = (LEADER, "algo-2")
 FROM_HOST, FROM_HUB = 0, 1
-LINGER = 1.0  # seconds, instead of the hub's own
-CONSTANTS = {"launch.group.hub.LINGER": LINGER}
+LINGER = 1.0  # seconds, instead of the coordinator's own
+CONSTANTS = {"launch.coordination.coordinator.LINGER": LINGER}
 LONG = 4.0 * HANG_BOUND  # seconds of heartbeat, longer than any test
 UNTIL_GO_OR_STOP = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))" + UNTIL_GO
 
@@ -131,21 +131,21 @@ def test_a_connection_is_given_up_after_missed_beats_and_in_time_for_a_new_one(h
 
 def test_silence_of_a_heartbeat_is_too_long_whatever_the_connection() -> None:
     now = time.monotonic()
-    silence = Silence(60.0)
-    silence.end(now - 59.0)
-    assert not silence.is_too_long
-    silence.end(now - 60.0)
-    assert silence.is_too_long
+    timer = HeartbeatTimer(60.0)
+    timer.reset(now - 59.0)
+    assert not timer.is_expired
+    timer.reset(now - 60.0)
+    assert timer.is_expired
 
 
 def test_silence_while_this_process_stood_still_does_not_count() -> None:
     now = time.monotonic()
     for turn, is_forgiven in ((quiet_bound(60.0) + 1, True), (quiet_bound(60.0) - 1, False)):
-        silence = Silence(60.0)
-        silence.end(now - 60.0)
-        assert silence.forgive_pause(now + turn) == is_forgiven
-        assert silence.is_too_long == (not is_forgiven)
-        assert not silence.forgive_pause(now + turn + 0.1)
+        timer = HeartbeatTimer(60.0)
+        timer.reset(now - 60.0)
+        assert timer.forgive_pause(now + turn) == is_forgiven
+        assert timer.is_expired == (not is_forgiven)
+        assert not timer.forgive_pause(now + turn + 0.1)
 
 
 def test_a_host_that_need_not_stay_stays_until_the_leader_has_heard_that_its_part_is_done(tmp_path: Path) -> None:

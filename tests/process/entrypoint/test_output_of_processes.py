@@ -59,9 +59,7 @@ def test_output_written_just_before_the_end_is_there(tmp_path: Path) -> None:
 
 def test_a_reader_that_never_reads_does_not_hold_the_end_up(tmp_path: Path) -> None:
     source = "import os, pathlib\npathlib.Path('ready').touch()\nwhile True: os.write(1, b'flood' * 1000)"
-    running = start(
-        tmp_path, source, before="from launch.supervision import run as supervise; supervise.OUTPUT_BOUND = 0.2"
-    )
+    running = start(tmp_path, source, before="from launch.supervision import supervisor; supervisor.OUTPUT_BOUND = 0.2")
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGTERM)
     wait_for(tmp_path / "result.json")

@@ -99,7 +99,7 @@ def test_who_may_write_to_home_and_image_keeps_both(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "PATH": "/bin", "PYTHONPATH": "/code"}
     assert install.home_variables(home, str(tmp_path / "run")) == {}
     assert install.package_variables(home, str(tmp_path), str(tmp_path / "run")) == {}
-    assert install.installer(home, str(tmp_path), str(tmp_path / "run")) == f"{tmp_path}/bin/python"
+    assert install.pip_installer(home, str(tmp_path), str(tmp_path / "run")) == f"{tmp_path}/bin/python"
 
 
 def test_where_nothing_can_be_written_the_home_stays_as_it_is() -> None:

@@ -21,7 +21,7 @@ BOUND = 300  # seconds; only a hang takes that long
 
 def install(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     own = ("--no-index", "--find-links", str(tmp_path / "wheels"), "--target", str(tmp_path / "target"))
-    command = [sys.executable, process_spec.path("pip_install"), "install", "--no-input", *own, *arguments]
+    command = [sys.executable, process_spec.program_path("pip_install"), "install", "--no-input", *own, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False, cwd=tmp_path)
 
 
@@ -65,7 +65,7 @@ def test_a_framework_that_became_another_on_the_way_is_named_with_both_versions(
 
     def said(*packages: str) -> str:
         offline = ("--no-index", "--find-links", str(tmp_path / "wheels"))
-        command = [venv / "bin/python", process_spec.path("pip_install"), "install", *offline, *packages]
+        command = [venv / "bin/python", process_spec.program_path("pip_install"), "install", *offline, *packages]
         return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=True).stderr
 
     assert "dlc:" not in said("torch==1")
@@ -77,7 +77,7 @@ def test_two_that_install_into_one_environment_take_turns(wheels: Path) -> None:
     holder = os.open(sys.prefix, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
     own = ("--no-index", "--find-links", str(wheels / "wheels"), "--target", str(wheels / "target"), "one")
-    with subprocess.Popen([sys.executable, process_spec.path("pip_install"), "install", *own]) as waiting:
+    with subprocess.Popen([sys.executable, process_spec.program_path("pip_install"), "install", *own]) as waiting:
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(3)
         os.close(holder)
@@ -85,7 +85,7 @@ def test_two_that_install_into_one_environment_take_turns(wheels: Path) -> None:
 
 
 def test_what_is_there_already_is_not_worth_a_line() -> None:
-    command = [sys.executable, process_spec.path("pip_install"), "install", "--no-index", "pip"]
+    command = [sys.executable, process_spec.program_path("pip_install"), "install", "--no-index", "pip"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
     assert done.returncode == 0, done.stderr
     assert "already satisfied" not in done.stdout
@@ -95,7 +95,7 @@ def with_a_pip(folder: Path, program: str) -> dict[str, Any]:
     """The arguments of subprocess that run ours with this program as pip."""
     (folder / "pip.py").write_text(program)
     return {
-        "args": (sys.executable, process_spec.path("pip_install")),
+        "args": (sys.executable, process_spec.program_path("pip_install")),
         "env": {**os.environ, "PYTHONPATH": str(folder)},
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,

@@ -20,13 +20,13 @@ import pytest
 
 from harness.ports import free_port
 from launch.base import process_spec
-from launch.supervision import descendants
+from launch.supervision import process_tree
 
 BOUND = 60  # seconds; only a hang takes that long
 
 
 def start(name: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", "-S", process_spec.path(name), *arguments]
+    command = [sys.executable, "-I", "-S", process_spec.program_path(name), *arguments]
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=BOUND, check=False)
 
 
@@ -34,7 +34,7 @@ def start(name: str, *arguments: str, **environ: str) -> subprocess.CompletedPro
 def rendezvous() -> Iterator[str]:
     """The address of a rendezvous server for two hosts of two ranks."""
     port = free_port()
-    command = [sys.executable, "-I", "-S", process_spec.path("horovod_rendezvous"), str(port), "4", "2", "2"]
+    command = [sys.executable, "-I", "-S", process_spec.program_path("horovod_rendezvous"), str(port), "4", "2", "2"]
     with subprocess.Popen(command) as process:
         end = time.monotonic() + BOUND
         while time.monotonic() < end and process.poll() is None:
@@ -94,7 +94,17 @@ SECRET = "0123abc"
 def closed_rendezvous() -> Iterator[str]:
     """The server as a job of several hosts has it: one address, and a secret."""
     port = free_port()
-    argv = [sys.executable, "-I", "-S", process_spec.path("horovod_rendezvous"), str(port), "4", "2", "2", "127.0.0.1"]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        process_spec.program_path("horovod_rendezvous"),
+        str(port),
+        "4",
+        "2",
+        "2",
+        "127.0.0.1",
+    ]
     with subprocess.Popen(argv, env={"DLC_RENDEZVOUS_SECRET": SECRET}) as process:
         end = time.monotonic() + BOUND
         while time.monotonic() < end:
@@ -142,7 +152,7 @@ def test_the_rendezvous_listens_on_the_jobs_address_alone(closed_rendezvous: str
 def test_a_command_starts_when_its_servers_listen() -> None:
     port = free_port()
     arguments = ["30", "127.0.0.1", str(port), "--", "/bin/echo", "a b"]
-    command = [sys.executable, "-I", "-S", process_spec.path("when_listening"), *arguments]
+    command = [sys.executable, "-I", "-S", process_spec.program_path("wait_for_servers"), *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with process, socket.create_server(("127.0.0.1", port)):
         assert process.communicate(timeout=BOUND)[0] == "a b\n"
@@ -151,12 +161,12 @@ def test_a_command_starts_when_its_servers_listen() -> None:
 
 def test_waiting_without_a_command_is_only_waiting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert start("when_listening", "30", "127.0.0.1", str(server.getsockname()[1]), "--").returncode == 0
+        assert start("wait_for_servers", "30", "127.0.0.1", str(server.getsockname()[1]), "--").returncode == 0
 
 
 def test_a_server_that_never_listens_is_named() -> None:
     port = str(free_port())
-    done = start("when_listening", "0.3", "127.0.0.1", port, "--", "/bin/echo")
+    done = start("wait_for_servers", "0.3", "127.0.0.1", port, "--", "/bin/echo")
     assert (done.returncode, done.stdout) == (69, "")
     assert f"nobody listens on 127.0.0.1, port {port}" in done.stderr
 
@@ -187,7 +197,7 @@ def _mp_fn(index):
 def test_the_spawn_program_calls_mp_fn_with_the_rank_as_in_the_scripts_own_folder(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "beside.py").write_text("VALUE = 7")
-    command = [sys.executable, process_spec.path("xla_spawn"), str(tmp_path / "train.py"), "--lr", "1"]
+    command = [sys.executable, process_spec.program_path("xla_spawn"), str(tmp_path / "train.py"), "--lr", "1"]
     env = {"RANK": "3", "PJRT_DEVICE": "CUDA"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=BOUND, check=False)
     assert done.stderr == ""
@@ -212,7 +222,7 @@ def pip_with(arn: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "pip").mkdir(exist_ok=True)
     (folder / "pip/__init__.py").touch()
     (folder / "pip/__main__.py").write_text("import os, sys; print(sys.argv[1:], os.environ['PIP_INDEX_URL'])")
-    command = [sys.executable, process_spec.path("codeartifact_pip"), arn, "install", "x"]
+    command = [sys.executable, process_spec.program_path("codeartifact_pip"), arn, "install", "x"]
     env = {"PYTHONPATH": str(folder)}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=BOUND, check=False)
 
@@ -243,7 +253,7 @@ def ray_node(folder: Path, ray: str, *options: str) -> subprocess.Popen[str]:
     if ray:
         (folder / "bin/ray").write_text(f"#!/bin/sh\n{ray}\n")
         (folder / "bin/ray").chmod(0o755)
-    command = [sys.executable, "-I", "-S", process_spec.path("ray_node"), str(folder / "ray"), *options]
+    command = [sys.executable, "-I", "-S", process_spec.program_path("ray_node"), str(folder / "ray"), *options]
     env = {"PATH": f"{folder}/bin"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True)
 
@@ -268,7 +278,7 @@ def test_ray_is_ended_at_once_though_it_would_take_its_time(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "runs")
     node = ray_node(tmp_path, f"trap '' TERM; echo $$ > {tmp_path}/runs; while :; do /bin/sleep 1; done")
     pid = int((tmp_path / "runs").read_text())
-    while not descendants.catches(node.pid, signal.SIGTERM):
+    while not process_tree.catches_signal(node.pid, signal.SIGTERM):
         time.sleep(0.01)
     node.terminate()
     node.communicate(timeout=BOUND)

@@ -14,7 +14,7 @@ import pytest
 from real_launcher import LAUNCHER, TRAIN, make_venv
 
 from harness.job_folder import MPI, TORCHRUN, JobFolder
-from launch.plan.strategies import STRATEGIES
+from launch.plan.strategy import STRATEGIES
 
 PYTHONS = [f"python3.{minor}" for minor in (9, 11, 13)]
 
@@ -84,7 +84,12 @@ def test_it_imports_nothing_but_the_standard_library(job: JobFolder, verb: str) 
 NOT_FOR_ONE_HOST = {
     *("typing", "importlib", "warnings"),
     *("socket", "selectors", "subprocess", "threading", "shutil", "tempfile", "hashlib", "hmac", "secrets"),
-    *("launch.group.session", "launch.group.meeting", "launch.supervision.rank_report", "launch.supervision.mains"),
+    *(
+        "launch.multi_host",
+        "launch.coordination.rendezvous",
+        "launch.supervision.failure_cause",
+        "launch.supervision.stop_targets",
+    ),
 }
 
 
@@ -92,7 +97,7 @@ def test_a_plain_job_on_one_host_imports_nothing_that_only_others_need(job: JobF
     job.code().hyperparameters()
     done = launch(job, "-X", "importtime", LAUNCHER, "train")
     assert done.returncode == 0
-    assert "launch.supervision.run" in imports(done.stderr)
+    assert "launch.supervision.supervisor" in imports(done.stderr)
     assert imports(done.stderr) & NOT_FOR_ONE_HOST == set()
 
 
@@ -102,7 +107,7 @@ def test_a_plain_job_loads_nothing_that_only_the_compiler_needs(job: JobFolder) 
     done = launch(job, "-X", "importtime", LAUNCHER, "train")
     assert (done.returncode, done.stdout.split()) == (0, ["DLC_COMPILER_DEFAULT"])
     assert {name for name in imports(done.stderr) if name.startswith("launch.plan.compiler")} == {
-        "launch.plan.compiler_asked",
+        "launch.plan.compiler_choice",
     }
 
 
@@ -257,9 +262,9 @@ def test_serving_strangers_imports_nothing_later(job: JobFolder) -> None:
     """When they have used up all descriptors no file can be opened any more, a module's neither."""
     source = (
         f"import sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
-        "import launch.group.hub\n"
-        "from launch.group.channel import Strangers\n"
-        "known = set(sys.modules); crowd = Strangers(1)\n"
+        "import launch.coordination.coordinator\n"
+        "from launch.coordination.channel import PendingConnections\n"
+        "known = set(sys.modules); crowd = PendingConnections(1)\n"
         "class One: opened_at = 0.0\n"
         "crowd.add(One(), 'a'); crowd.add(One(), 'b'); crowd.overdue(1.0)\n"
         "print(set(sys.modules) - known)"

@@ -219,7 +219,7 @@ def test_a_second_sigterm_is_not_passed_on(tmp_path: Path) -> None:
 def below_a_starter(folder: Path, *ranks: str, **settings: object) -> Run:
     """Ranks with their parents below a program called mpirun."""
     (folder / "mpirun").write_text(STARTER)
-    argv = (sys.executable, str(folder / "mpirun"), process_spec.path("torch_rank"), *ranks)
+    argv = (sys.executable, str(folder / "mpirun"), process_spec.program_path("torch_rank"), *ranks)
     env = {
         "PATH": os.environ["PATH"], "CURRENT_HOST": "algo-1", "PYTHON_EXEC": "x", "DLC_RANK_PYTHON": sys.executable,
         "DLC_RANK_FOLDER": str(folder / "ranks"), "PYTHONFAULTHANDLER": "1",

@@ -1,4 +1,4 @@
-"""supervise.run: exit codes, the first failure, the end of everything else."""
+"""supervise: exit codes, the first failure, the end of everything else."""
 
 from __future__ import annotations
 
@@ -176,7 +176,9 @@ def test_a_process_that_is_started_has_the_containers_limit_of_open_files_whatev
     tmp_path: Path,
 ) -> None:
     source = "import resource; open('limit', 'w').write(str(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))"
-    raises = "from launch.supervision.child import raise_open_files; open('own', 'w').write(str(raise_open_files()))"
+    raises = (
+        "from launch.supervision.child_process import raise_open_files; open('own', 'w').write(str(raise_open_files()))"
+    )
     below = ("sh", "-c", 'ulimit -Sn 200; exec "$@"', "sh")
     assert run(tmp_path, source, before=f"os.chdir({str(tmp_path)!r}); {raises}", below=below).exit_code == 0
     assert (tmp_path / "limit").read_text() == "200"

@@ -1,4 +1,4 @@
-"""supervise.run as PID 1 of a PID namespace, and below tini: as in a container, without one."""
+"""supervise as PID 1 of a PID namespace, and below tini: as in a container, without one."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from launch.base import process_spec
 from launch.base.errors import Failure
-from launch.supervision.rank_report import root_cause
+from launch.supervision.failure_cause import root_cause
 
 BOUND = 60  # seconds; only a hang takes that long
 
@@ -20,7 +20,7 @@ BOUND = 60  # seconds; only a hang takes that long
 def rank(code: str, **environ: str) -> subprocess.Popen[str]:
     """The program as torchrun starts it."""
     env = {"CURRENT_HOST": "algo-1", "RANK": "3", "DLC_RANK_PYTHON": sys.executable, "PYTHON_EXEC": "x", **environ}
-    command = [sys.executable, "-I", "-S", process_spec.path("torch_rank"), "-u", "-c", code]
+    command = [sys.executable, "-I", "-S", process_spec.program_path("torch_rank"), "-u", "-c", code]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -93,7 +93,7 @@ def test_torchruns_last_words_have_no_traceback_of_its_own(tmp_path: Path, kind:
     (tmp_path / "torchrun").write_text(f"class {kind}(Exception): pass\nraise {kind}({text!r})")
     command = [sys.executable, str(tmp_path / "torchrun")]
     done = subprocess.run(
-        command, env={"PYTHONPATH": process_spec.SITE}, stderr=subprocess.PIPE, text=True, check=False
+        command, env={"PYTHONPATH": process_spec.SITE_FOLDER}, stderr=subprocess.PIPE, text=True, check=False
     )
     assert (done.returncode, len(done.stderr.splitlines())) == (1, lines), done.stderr
     assert done.stderr.startswith("torchrun: ")
@@ -109,7 +109,7 @@ def test_an_error_of_torchruns_own_keeps_its_traceback_but_for_one_while_it_logs
     (tmp_path / "torchrun").write_text(fails)
     command = [sys.executable, str(tmp_path / "torchrun")]
     done = subprocess.run(
-        command, env={"PYTHONPATH": process_spec.SITE}, stderr=subprocess.PIPE, text=True, check=False
+        command, env={"PYTHONPATH": process_spec.SITE_FOLDER}, stderr=subprocess.PIPE, text=True, check=False
     )
     assert done.stderr.startswith("Traceback")
     assert done.stderr.endswith("OSError: the port is taken\n")
@@ -123,6 +123,6 @@ def _carriers(session: int) -> list[str]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if process_spec.path("torch_rank").encode() in words and b"print(1)" in words:
+        if process_spec.program_path("torch_rank").encode() in words and b"print(1)" in words:
             found.append(f"{path} of {session}")
     return found

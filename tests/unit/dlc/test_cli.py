@@ -18,7 +18,7 @@ from dlc.core.errors import DlcError, LockError, ScriptError, SelectorError, Spe
 from dlc.engine.images import Image
 from dlc.plan.plan import make_plan
 from harness.specimen import specimen
-from launch.base import switches
+from launch.base.settings import RUNTIME_SETTINGS, SETTINGS
 
 ROOT = Path(__file__).parents[3]
 TORCH = "pytorch-2.13-training-cpu-py311"
@@ -229,7 +229,7 @@ def test_a_misspelt_variable_is_told_with_the_one_that_is_meant(
     assert capsys.readouterr().err == (
         "dlc: warning: DLC_ENGIN: dlc reads no such variable; did you mean 'DLC_ENGINE'?\n"
     )
-    of_jobs = {*(switch.name for switch in switches.SWITCHES), *switches.RUNTIME}
+    of_jobs = {*(setting.name for setting in SETTINGS), *RUNTIME_SETTINGS}
     assert list_misspelt(dict.fromkeys(of_jobs, "")) == []
 
 

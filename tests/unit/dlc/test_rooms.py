@@ -41,9 +41,13 @@ LAUNCH = {
     "job": ("signals", "base"),
     "plan": ("signals", "base", "discovery", "job"),
     "supervision": ("signals", "base"),
-    "group": ("signals", "base", "discovery", "job", "plan", "supervision"),
-    "run": ("signals", "base", "discovery", "job", "plan", "supervision", "group"),
-    "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
+    "coordination": ("signals", "base", "discovery", "supervision"),
+    "preflight": ("signals", "base", "discovery", "plan", "coordination"),
+    "multi_host": ("signals", "base", "discovery", "plan", "supervision", "coordination", "preflight"),
+    "train": (
+        *("signals", "base", "discovery", "job", "plan", "supervision", "coordination", "preflight", "multi_host"),
+    ),
+    "main": ("signals", "base", "discovery", "job", "plan", "supervision", "preflight", "multi_host", "train"),
 }
 COMPILER = ("compiler.source_locations", "compiler.settings", "compiler.hooks")
 CACHE = ("compiler.cache_digests", "compiler.cache")

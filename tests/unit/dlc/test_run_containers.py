@@ -16,7 +16,7 @@ from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import make_config, write_folders
 from launch.base.paths import Paths
 from launch.discovery import resourceconfig
-from launch.job import parameters
+from launch.job import hyperparameters
 
 DATA = Group("data_group", ("algo-1", "algo-2"), program="train_data.py", instance_type="ml.c5.xlarge")
 DNN = Group("dnn_group", ("algo-3",), cpus="0.5", memory="2g", gpus="all")
@@ -115,7 +115,7 @@ def test_the_launcher_reads_the_config_files_as_the_job_means_them(job: Job) -> 
         assert (cluster.current_host, cluster.hosts) == (host, ("algo-1", "algo-2", "algo-3"))
         assert (cluster.current_group, cluster.current_group_hosts) == (group.name, group.hosts)
         assert (cluster.instance_type, cluster.is_heterogeneous) == (group.instance_type, True)
-        read = parameters.read({}, paths)
+        read = hyperparameters.read_job({}, paths)
         assert (read.program, read.hyperparameters, read.channels) == ("train.py", {"lr": 0.1}, ("training",))
 
 

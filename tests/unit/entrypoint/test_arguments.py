@@ -10,7 +10,8 @@ import pytest
 
 from harness.job_folder import TORCHRUN, JobFolder
 from launch.base.errors import LaunchError
-from launch.job.arguments import DIALECTS, arguments, refused
+from launch.job.failure_hints import hint_for_arguments
+from launch.job.hyperparameters import DIALECTS, as_arguments
 
 GIVEN = {"lr": 0.1, "no-accel": True, "debug": False, "b": 32, "name": "a b"}
 
@@ -22,12 +23,12 @@ def test_flags_are_read_by_store_true() -> None:
     parser.add_argument("-b", type=int)
     parser.add_argument("--lr", type=float)
     parser.add_argument("--name")
-    read = parser.parse_args(arguments(GIVEN, "flags"))
+    read = parser.parse_args(as_arguments(GIVEN, "flags"))
     assert vars(read) == {"no_accel": True, "debug": False, "b": 32, "lr": 0.1, "name": "a b"}
 
 
 def test_pythons_spelling_of_a_boolean_is_a_flag_too() -> None:
-    assert arguments({"a-b": "True", "c-d": "False", "e-f": 1}, "flags") == ("--a-b", "--e-f", "1")
+    assert as_arguments({"a-b": "True", "c-d": "False", "e-f": 1}, "flags") == ("--a-b", "--e-f", "1")
 
 
 @pytest.mark.parametrize("text", [r"[\u0000-\u007f]", r"\\u0000", 'it\'s "q" \\'])
@@ -40,7 +41,7 @@ def test_equals_signs_keep_a_value_that_looks_like_an_option() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--lr", "--no-accel", "--debug", "-b", "--name", "--shift"):
         parser.add_argument(name)
-    read = parser.parse_args(arguments({**GIVEN, "shift": "-5 -6"}, "equals"))
+    read = parser.parse_args(as_arguments({**GIVEN, "shift": "-5 -6"}, "equals"))
     assert (read.no_accel, read.debug, read.b, read.name, read.shift) == ("True", "False", "32", "a b", "-5 -6")
 
 
@@ -81,7 +82,7 @@ def test_an_unknown_dialect_is_an_error_that_names_all(tmp_path: Path) -> None:
 )
 def test_words_of_a_parser_that_refuses_bring_the_switch_to_mind(line: str) -> None:
     for dialect in DIALECTS:
-        advice = refused(["usage: train.py", line], dialect)
+        advice = hint_for_arguments(["usage: train.py", line], dialect)
         assert "DLC_ARGV_DIALECT" in advice
         assert all((f"{other}:" in advice) == (other != dialect) for other in DIALECTS)
 
@@ -97,7 +98,7 @@ def test_words_of_a_parser_that_refuses_bring_the_switch_to_mind(line: str) -> N
     ],
 )
 def test_an_option_that_the_script_lacks_is_named_and_brings_no_dialect_to_mind(line: str, option: str) -> None:
-    advice = refused(["usage: train.py", line], "toolkit")
+    advice = hint_for_arguments(["usage: train.py", line], "toolkit")
     assert f"has no option {option};" in advice
     assert "DLC_ARGV_DIALECT" not in advice
 
@@ -115,7 +116,7 @@ def test_an_option_that_the_script_lacks_is_named_and_brings_no_dialect_to_mind(
 def test_a_value_that_the_script_does_not_take_is_named_and_brings_no_dialect_to_mind(
     lines: list[str], key: str, value: str
 ) -> None:
-    advice = refused(lines, "toolkit")
+    advice = hint_for_arguments(lines, "toolkit")
     assert f"the hyperparameter {key}" in advice
     assert repr(value) in advice
     assert "DLC_ARGV_DIALECT" not in advice
@@ -124,16 +125,16 @@ def test_a_value_that_the_script_does_not_take_is_named_and_brings_no_dialect_to
 @pytest.mark.parametrize("value", ["True", "false", "", "[1, 2]", "{'a': 1}"])
 def test_a_value_that_is_so_because_of_the_dialect_brings_the_switch_to_mind(value: str) -> None:
     line = f"train.py: error: argument --flag: invalid bool value: '{value}'"
-    assert "DLC_ARGV_DIALECT" in refused([line], "toolkit")
+    assert "DLC_ARGV_DIALECT" in hint_for_arguments([line], "toolkit")
 
 
 def test_options_that_exclude_each_other_are_no_question_of_the_dialect() -> None:
-    assert refused(["train.py: error: argument --cpu: not allowed with argument --gpu"], "toolkit") == ""
+    assert hint_for_arguments(["train.py: error: argument --cpu: not allowed with argument --gpu"], "toolkit") == ""
 
 
 def test_other_failures_bring_no_dialect_to_mind() -> None:
-    assert refused(["ValueError: unrecognized arguments of mine", "error: CUDA"], "toolkit") == ""
+    assert hint_for_arguments(["ValueError: unrecognized arguments of mine", "error: CUDA"], "toolkit") == ""
 
 
 def test_a_tool_that_starts_scripts_and_refuses_its_own_options_brings_no_dialect_to_mind() -> None:
-    assert refused(["torchrun: error: unrecognized arguments: --nonsense"], "toolkit") == ""
+    assert hint_for_arguments(["torchrun: error: unrecognized arguments: --nonsense"], "toolkit") == ""

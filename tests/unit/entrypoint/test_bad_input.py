@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.job_folder import JobFolder
 from launch import main
 from launch.base.errors import LaunchError
-from launch.plan.environment import LONGEST_VARIABLE
+from launch.plan.sagemaker_environment import LONGEST_VARIABLE
 
 FILES = ("resourceconfig", "hyperparameters", "inputdataconfig")
 MALFORMED = {
@@ -156,7 +156,7 @@ def test_a_traceback_of_the_launchers_own_is_shown_only_where_it_is_asked_for(
     def broken(*_: object) -> None:
         raise KeyError("bug")
 
-    monkeypatch.setattr("launch.run.train", broken)
+    monkeypatch.setattr("launch.train.train", broken)
     job.env(DLC_DEBUG=value)
     with pytest.raises(KeyError, match="bug") if shows else nullcontext():
         assert train(job) == 70

@@ -11,15 +11,16 @@ from harness.job_folder import DATA, DNN, HETEROGENEOUS, HOMOGENEOUS, hosts
 from launch.base.errors import LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster
+from launch.discovery import discover as discover_module
 from launch.discovery import resourceconfig as discover_resourceconfig
 
 
 def parse(config: dict[str, Any]) -> cluster.Cluster:
-    return discover_resourceconfig.parse("resourceconfig.json", config)
+    return discover_resourceconfig.parse_resourceconfig("resourceconfig.json", config)
 
 
 def discover(folder: Path, **environ: str) -> cluster.Cluster:
-    return cluster.discover(environ, Paths(str(folder)))
+    return discover_module.discover(environ, Paths(str(folder)))
 
 
 def test_a_homogeneous_job_has_one_group_and_is_not_heterogeneous() -> None:

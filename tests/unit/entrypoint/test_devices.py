@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.discovery.devices import Devices, detect
+from launch.discovery.devices import Devices, detect_devices
 
 
 def machine(root: Path, *nodes: str, **contents: str) -> Path:
@@ -26,7 +26,7 @@ def adapter(root: Path, name: str, vendor: str, device: str) -> None:
 
 
 def found(root: Path, **environ: str) -> Devices:
-    return detect(environ, str(root))
+    return detect_devices(environ, str(root))
 
 
 def test_a_machine_with_nothing_has_one_process_per_host(tmp_path: Path) -> None:

@@ -118,18 +118,18 @@ def test_nothing_is_installed_where_nothing_is_asked_for(job: JobFolder) -> None
 def test_a_program_that_is_not_there_is_an_error_that_says_what_is(job: JobFolder) -> None:
     code = str(job.code(["b.py", "a.py"]).base / "code")
     with pytest.raises(LaunchError, match=r"nope.py: no such entry point; .*; found a.py, b.py$") as error:
-        entry_point.check(entry_point.resolve("nope.py", code), code)
+        entry_point.check_entry_point(entry_point.resolve_entry_point("nope.py", code), code)
     assert error.value.exit_code == 66
 
 
 def test_of_many_files_only_some_are_named(job: JobFolder) -> None:
     code = str(job.code([f"f{number:02d}.py" for number in range(30)]).base / "code")
-    assert entry_point.contents(code).endswith("f09.py and 20 more")
+    assert entry_point.list_contents(code).endswith("f09.py and 20 more")
 
 
 def test_an_empty_code_directory_is_called_empty(job: JobFolder) -> None:
     (job.base / "code").mkdir()
-    assert entry_point.contents(str(job.base / "code")) == f"an empty directory {job.base}/code"
+    assert entry_point.list_contents(str(job.base / "code")) == f"an empty directory {job.base}/code"
 
 
 @pytest.mark.parametrize("program", ["-m pkg.train", "-mpkg.train", "-m  pkg.train"])
@@ -160,7 +160,7 @@ def test_mpi_runs_a_module_too(job: JobFolder) -> None:
 def test_what_is_no_modules_name_is_not_run_as_one(job: JobFolder, program: str) -> None:
     code = job.code().base / "code"
     with pytest.raises(LaunchError):
-        entry_point.check(entry_point.resolve(program, str(code)), str(code))
+        entry_point.check_entry_point(entry_point.resolve_entry_point(program, str(code)), str(code))
 
 
 def venv_with(job: JobFolder, name: str) -> Path:
@@ -186,7 +186,9 @@ def test_a_file_of_the_code_comes_before_a_console_script(job: JobFolder) -> Non
 def test_a_console_script_may_come_with_what_is_installed_first(job: JobFolder, file: str, program: str) -> None:
     job.code([file])
     assert command(job, program) == [f"/opt/venv/bin/{program}", "--lr", "1"]
-    entry_point.check(entry_point.resolve(program, str(job.base / "code")), str(job.base / "code"))
+    entry_point.check_entry_point(
+        entry_point.resolve_entry_point(program, str(job.base / "code")), str(job.base / "code")
+    )
 
 
 def test_a_packages_module_stays_a_module(job: JobFolder) -> None:

@@ -10,7 +10,7 @@ import pytest
 from launch.base.errors import CONFIG, LaunchError
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
-from launch.group import nvidia_traps, preflight, traps
+from launch.preflight import consistency, host_checks
 
 OLD = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: 12.2\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)\n"
@@ -36,9 +36,9 @@ class Host:
     def image(self, package: str) -> Host:
         return self.file(f"opt/venv/lib/python3.11/site-packages/{package}.dist-info/METADATA")
 
-    def find(self) -> list[traps.Finding]:
+    def find(self) -> list[host_checks.HostFinding]:
         environ = {"DLC_VENV": str(self.venv), "SAGEMAKER_BASE_DIR": str(self.root / "ml")}
-        found = traps.find(Devices(8, 8, num_gpus=1), Cluster("test", ("a",), "a"), environ, str(self.root))
+        found = host_checks.check_host(Devices(8, 8, num_gpus=1), Cluster("test", ("a",), "a"), environ, str(self.root))
         return [finding for finding in found if "GPU" in finding.what or "driver" in finding.what]
 
 
@@ -49,7 +49,7 @@ def host(tmp_path: Path) -> Host:
 
 @pytest.mark.parametrize(("text", "version"), [(OLD, "535.183.01"), (OPEN, "580.65.06"), ("", ""), ("x", "")])
 def test_the_drivers_version_is_read(host: Host, text: str, version: str) -> None:
-    assert nvidia_traps.driver(str(host.file("proc/driver/nvidia/version", text).root)) == version
+    assert host_checks.nvidia_driver(str(host.file("proc/driver/nvidia/version", text).root)) == version
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,15 @@ def test_gpus_that_answer_are_no_finding(host: Host) -> None:
 
 
 def test_what_the_job_cannot_work_with_ends_it_unless_it_is_only_warned_of() -> None:
-    findings = [traps.Finding("small", "grow"), traps.Finding("old driver", "update it", is_error=True)]
+    findings = [
+        host_checks.HostFinding("small", "grow"),
+        host_checks.HostFinding("old driver", "update it", is_error=True),
+    ]
     with pytest.raises(LaunchError, match=r"preflight: old driver; update it \(DLC_PREFLIGHT=warn goes on\)") as error:
-        traps.refuse(findings, {})
+        host_checks.refuse_errors(findings, {})
     assert error.value.exit_code == CONFIG
-    traps.refuse(findings, {"DLC_PREFLIGHT": "warn"})
-    traps.refuse(findings[:1], {})
+    host_checks.refuse_errors(findings, {"DLC_PREFLIGHT": "warn"})
+    host_checks.refuse_errors(findings[:1], {})
 
 
 def test_an_error_of_one_host_is_an_error_on_every_host() -> None:
@@ -119,7 +122,7 @@ def test_an_error_of_one_host_is_an_error_on_every_host() -> None:
         "a": {**same, "traps": [], "errors": []},
         "b": {**same, "traps": [], "errors": [["old driver", "update it"]]},
     }
-    [finding] = preflight.compare(known)
+    [finding] = consistency.compare_hosts(known)
     assert (finding.what, finding.remedy, finding.is_error) == ("b: old driver", "update it", True)
 
 
@@ -129,6 +132,6 @@ def test_a_disk_without_room_for_a_checkpoint_is_named_once(tmp_path: Path, monk
     full = os.statvfs_result((4096, 4096, 1 << 20, 1 << 10, 1 << 10, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _path: full)
     environ = {"SAGEMAKER_BASE_DIR": str(tmp_path)}
-    found = traps.find(Devices(8, 8), Cluster("test", ("a",), "a"), environ, str(tmp_path))
+    found = host_checks.check_host(Devices(8, 8), Cluster("test", ("a",), "a"), environ, str(tmp_path))
     [line] = [str(finding) for finding in found if "are free" in finding.what]
     assert line.startswith(f"4 MiB are free on {tmp_path}/model, {tmp_path}/output")

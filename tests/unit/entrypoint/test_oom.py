@@ -31,7 +31,7 @@ def test_version_2_in_a_container_with_its_own_namespace(tmp_path: Path) -> None
             "sys/fs/cgroup/memory.max": "1073741824\n",
         },
     )
-    assert oom.read(root) == Memory(2, 1 << 30)
+    assert oom.read_memory(root) == Memory(2, 1 << 30)
 
 
 def test_version_2_below_a_slice_without_a_limit(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_version_2_below_a_slice_without_a_limit(tmp_path: Path) -> None:
             f"{folder}/memory.max": "max\n",
         },
     )
-    assert oom.read(root) == Memory(2, None)
+    assert oom.read_memory(root) == Memory(2, None)
 
 
 def test_version_1_in_a_container_whose_path_is_the_hosts(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_version_1_in_a_container_whose_path_is_the_hosts(tmp_path: Path) -> Non
             f"{folder}/memory.limit_in_bytes": "2147483648\n",
         },
     )
-    assert oom.read(root) == Memory(5, 2 << 30)
+    assert oom.read_memory(root) == Memory(5, 2 << 30)
 
 
 def test_version_1_says_no_limit_with_a_huge_number(tmp_path: Path) -> None:
@@ -66,16 +66,16 @@ def test_version_1_says_no_limit_with_a_huge_number(tmp_path: Path) -> None:
         tmp_path,
         {f"{folder}/memory.oom_control": V1_CONTROL, f"{folder}/memory.limit_in_bytes": "9223372036854771712\n"},
     )
-    assert oom.read(root) == Memory(5, None)
+    assert oom.read_memory(root) == Memory(5, None)
 
 
 @pytest.mark.parametrize("files", [{}, {"proc/self/cgroup": ""}, {"sys/fs/cgroup/memory.events": "oom_kill x\n"}])
 def test_no_cgroup_to_be_read_is_no_error(tmp_path: Path, files: dict[str, str]) -> None:
-    assert oom.read(write(tmp_path, files)) is None
+    assert oom.read_memory(write(tmp_path, files)) is None
 
 
 def test_words_name_the_limit_and_the_remedy() -> None:
-    text = oom.explain(Memory(1, 1 << 30), Memory(3, 1 << 30))
+    text = oom.explain_kill(Memory(1, 1 << 30), Memory(3, 1 << 30))
     assert "the kernel killed 2 processes" in text
     assert "1.00 GiB" in text
     assert "smaller batch" in text
@@ -83,4 +83,4 @@ def test_words_name_the_limit_and_the_remedy() -> None:
 
 @pytest.mark.parametrize(("before", "now"), [(None, None), (Memory(1, None), Memory(1, None)), (None, Memory(3, None))])
 def test_nothing_new_says_nothing(before: Memory | None, now: Memory | None) -> None:
-    assert oom.explain(before, now) == ""
+    assert oom.explain_kill(before, now) == ""

@@ -10,8 +10,9 @@ import pytest
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster
-from launch.discovery.single import NUMBERS
-from launch.discovery.slurm import expand
+from launch.discovery import discover as discover_module
+from launch.discovery.cluster import NUMBERS
+from launch.discovery.slurm import expand_node_list
 
 HET = {
     "SLURM_STEP_NODELIST": "n[1-2]",
@@ -21,7 +22,7 @@ HET = {
 
 
 def discover(**environ: str) -> cluster.Cluster:
-    return cluster.discover(environ, Paths("/no/such/folder"))
+    return discover_module.discover(environ, Paths("/no/such/folder"))
 
 
 def refused(**environ: str) -> str:
@@ -46,13 +47,13 @@ def refused(**environ: str) -> str:
     ],
 )
 def test_slurms_node_lists_are_expanded(node_list: str, names: list[str]) -> None:
-    assert list(expand(node_list)) == names
+    assert list(expand_node_list(node_list)) == names
 
 
 @pytest.mark.parametrize("node_list", ["n[", "n[1", "n]", "n[1-]", "n[3-1]", "n[]", ",", "a,,b", "n[1-999999999]"])
 def test_a_malformed_node_list_is_an_error(node_list: str) -> None:
     with pytest.raises(LaunchError, match="SLURM_STEP_NODELIST"):
-        list(expand(node_list))
+        list(expand_node_list(node_list))
 
 
 def test_a_slurm_step_is_a_cluster() -> None:
@@ -322,7 +323,7 @@ def test_a_platform_that_is_not_wired_is_refused_with_the_way_to_wire_it(name: s
 
 
 def test_every_way_that_is_looked_at_only_for_its_variables_says_which() -> None:
-    assert set(cluster.VARIABLES) < set(cluster.DISCOVERERS)
+    assert set(discover_module.VARIABLES) < set(discover_module.DISCOVERERS)
 
 
 def test_the_platforms_file_comes_before_whatever_the_environment_looks_like(tmp_path: Path) -> None:
@@ -330,4 +331,4 @@ def test_the_platforms_file_comes_before_whatever_the_environment_looks_like(tmp
     config.mkdir(parents=True)
     (config / "resourceconfig.json").write_text('{"current_host": "algo-1", "hosts": ["algo-1"]}')
     environ = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "4", "TF_CONFIG": "{", "JOB_COMPLETION_INDEX": "1"}
-    assert cluster.discover(environ, Paths(str(tmp_path))).source == "resourceconfig.json"
+    assert discover_module.discover(environ, Paths(str(tmp_path))).source == "resourceconfig.json"

@@ -1,23 +1,23 @@
-"""ports: each can be set, and two jobs of one Slurm cluster on one node do not meet."""
+"""Ports: each can be set, and two jobs of one Slurm cluster on one node do not meet."""
 
 from __future__ import annotations
 
 import pytest
 
-from launch.base import ports
+from launch.base import settings
 from launch.base.errors import LaunchError
 
 
 def all_of(environ: dict[str, str]) -> list[int]:
-    return [ports.of(environ, name) for name in ports.DEFAULTS]
+    return [settings.port_of(environ, name) for name in settings.PORTS]
 
 
-@pytest.mark.parametrize("name", ports.DEFAULTS)
+@pytest.mark.parametrize("name", settings.PORTS)
 def test_every_port_can_be_set(name: str) -> None:
-    assert ports.of({name: "12345", "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "a"}, name) == 12345
-    assert ports.of({}, name) == ports.DEFAULTS[name]
+    assert settings.port_of({name: "12345", "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "a"}, name) == 12345
+    assert settings.port_of({}, name) == settings.PORTS[name]
     with pytest.raises(LaunchError, match=name):
-        ports.of({name: "x"}, name)
+        settings.port_of({name: "x"}, name)
 
 
 def test_two_jobs_of_slurm_on_one_node_have_ports_of_their_own() -> None:

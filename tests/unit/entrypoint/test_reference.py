@@ -9,10 +9,12 @@ from pathlib import Path
 import launcher_tables as reference
 
 from harness.job_folder import JobFolder, decisions, hosts
-from launch.base import switches, variables
-from launch.base.switches import JOB_TOKEN, JOB_TOKEN_FILE, RUNTIME, SWITCHES
-from launch.plan import explain, interpretation
-from launch.plan.strategies import REQUESTS
+from launch.base import settings, variables
+from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE, RUNTIME_SETTINGS, SETTINGS
+from launch.plan import explain
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
+from launch.plan.strategy import REQUESTS
 
 REFRESH = "python scripts/launcher_tables.py docs/launcher.md"
 
@@ -48,14 +50,14 @@ def test_a_users_value_stays_exactly_where_the_table_says_so(tmp_path: Path) -> 
 
 
 def test_every_switch_that_the_source_reads_is_in_the_table_and_every_switch_is_read() -> None:
-    names: set[str] = set()
+    names = set(settings.PORTS)
     for path in Path("src/entrypoint").rglob("*.py"):
-        if path.name not in ("switches.py", "variables.py"):
+        if path.parts[-2:] not in (("base", "settings.py"), ("base", "variables.py")):
             text = path.read_text()
             names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', text))
             names |= {JOB_TOKEN, JOB_TOKEN_FILE} if "JOB_TOKEN" in text else set()
     set_by_us = {variable.name for variable in variables.VARIABLES}
-    assert names - set_by_us == {switch.name for switch in SWITCHES}
+    assert names - set_by_us == {setting.name for setting in SETTINGS}
 
 
 def test_the_json_of_explain_is_one_object(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_explain_gives_a_reason_for_every_variable_and_leaves_none_out(tmp_path:
     [process] = data["processes"]
     assert data["reasons"].keys() == process["env"].keys()
     assert all(data["reasons"].values())
-    lines = explain.as_text(interpretation.decide(interpretation.read(job.environ))).splitlines()
+    lines = explain.as_text(make_host_plan(read_request(job.environ))).splitlines()
     for name in process["env"]:
         assert [line for line in lines if line.startswith(f"    {name}=")] != [], name
     assert "    NCCL_DEBUG=WARN    # WARN: NCCL says why it fails" in lines
@@ -83,12 +85,14 @@ def test_what_the_library_reads_is_known_too() -> None:
     names: set[str] = set()
     for path in Path("src/dlc_runtime").rglob("*.py"):
         names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', path.read_text()))
-    assert names - set(RUNTIME) <= {name.name for name in (*SWITCHES, *variables.VARIABLES)}
-    assert set(RUNTIME) <= names
+    assert names - set(RUNTIME_SETTINGS) <= {name.name for name in (*SETTINGS, *variables.VARIABLES)}
+    assert set(RUNTIME_SETTINGS) <= names
 
 
 def test_a_switch_that_is_misspelt_is_warned_of_with_the_one_that_is_meant(tmp_path: Path) -> None:
     job = JobFolder(tmp_path).code().hyperparameters().env(DLC_ARGV_DIALEKT="flags", DLC_OF_MY_OWN="1")
     assert "warning: nothing reads DLC_ARGV_DIALEKT: did you mean DLC_ARGV_DIALECT?" in decisions(job.explain())
-    assert switches.misspelt(job.environ) == {"DLC_ARGV_DIALEKT": "DLC_ARGV_DIALECT"}
-    assert switches.misspelt(dict.fromkeys((*RUNTIME, *(switch.name for switch in SWITCHES)), "1")) == {}
+    assert settings.find_misspelt(job.environ) == {"DLC_ARGV_DIALEKT": "DLC_ARGV_DIALECT"}
+    assert (
+        settings.find_misspelt(dict.fromkeys((*RUNTIME_SETTINGS, *(setting.name for setting in SETTINGS)), "1")) == {}
+    )

@@ -14,9 +14,10 @@ from harness.job_folder import JobFolder
 from launch.base.errors import LaunchError
 from launch.base.paths import Paths
 from launch.job import source
+from launch.job.archive import unpack_archive
 from launch.job.source import ARCHIVE, DIRECTORY, FILE, IN_PLACE, S3
-from launch.job.unpack import unpack
-from launch.plan import interpretation
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
 
 
 @pytest.fixture
@@ -25,12 +26,12 @@ def job(tmp_path: Path) -> JobFolder:
 
 
 def locate(job: JobFolder) -> source.Source:
-    request = interpretation.read(job.environ)
-    return source.locate(request.job, request.paths)
+    request = read_request(job.environ)
+    return source.locate_code(request.job, request.paths)
 
 
 def put(job: JobFolder) -> tuple[str, ...]:
-    return source.put_in_place(locate(job), Paths(str(job.base)))
+    return source.put_code_in_place(locate(job), Paths(str(job.base)))
 
 
 def archive(path: Path, *members: tuple[str, str], mode: str = "w:gz") -> Path:
@@ -123,7 +124,7 @@ def test_a_submit_directory_that_is_not_there_is_an_error(job: JobFolder) -> Non
 def test_a_member_that_climbs_out_lands_inside(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "a/b/code"
     folder.mkdir(parents=True)
-    unpack(str(archive(tmp_path / "x.tar", (name, "x"))), str(folder))
+    unpack_archive(str(archive(tmp_path / "x.tar", (name, "x"))), str(folder))
     assert list(files(tmp_path / "a")) in (["b/code/evil"], ["b/code/etc/evil"], ["b/code/a/evil"])
 
 
@@ -148,7 +149,7 @@ def test_links_that_lead_out_and_special_files_are_left_out_with_a_warning(
     folder = tmp_path / "code"
     folder.mkdir()
     (tmp_path / "passwd").write_text("secret")
-    warnings = unpack(str(archive(tmp_path / "x.tar", *members)), str(folder))
+    warnings = unpack_archive(str(archive(tmp_path / "x.tar", *members)), str(folder))
     assert warnings
     assert (tmp_path / "passwd").read_text() == "secret"
     assert all(Path(os.path.realpath(path)).is_relative_to(folder) for path in folder.rglob("*"))
@@ -160,7 +161,7 @@ def test_a_link_in_the_image_does_not_lead_a_member_out(tmp_path: Path) -> None:
     folder.mkdir()
     outside.mkdir()
     (folder / "link").symlink_to(outside)
-    unpack(str(archive(tmp_path / "x.tar", ("link/file", "x"))), str(folder))
+    unpack_archive(str(archive(tmp_path / "x.tar", ("link/file", "x"))), str(folder))
     assert list(outside.iterdir()) == []
     assert (folder / "link").is_symlink()
 
@@ -169,7 +170,7 @@ def test_links_within_the_code_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "code"
     folder.mkdir()
     members = [("pkg/a", "1"), ("pkg/b", "-> a"), ("c", "-> pkg/b"), ("d", "=> pkg/a")]
-    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert unpack_archive(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
     assert set(files(folder).values()) == {"1"}
     assert len(files(folder)) == 4
 
@@ -181,7 +182,7 @@ def test_of_a_name_that_is_there_twice_the_last_counts_and_nothing_is_written_th
     members = [("a", "1"), ("b", link), ("b", "2"), ("c", "3"), ("c", link), ("c", link)]
     folder = tmp_path / "code"
     folder.mkdir()
-    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert unpack_archive(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
     assert files(folder) == {"a": "1", "b": "2", "c": "1"}
 
 
@@ -189,7 +190,7 @@ def test_a_file_that_is_named_twice_and_so_a_hard_link_to_itself_stays(tmp_path:
     members = [("a", "1"), ("./a", "=> a"), ("b", "=> ./a"), ("b", "=> a")]
     folder = tmp_path / "code"
     folder.mkdir()
-    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert unpack_archive(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
     assert files(folder) == {"a": "1", "b": "1"}
 
 
@@ -198,20 +199,20 @@ def test_a_symbolic_link_that_is_named_twice_stays_too(tmp_path: Path, to: str) 
     members = [("a", "1"), ("pkg/b", "2"), ("link", f"-> {to}"), ("./link", "=> link")]
     folder = tmp_path / "code"
     folder.mkdir()
-    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert unpack_archive(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
     assert str((folder / "link").readlink()) == to
 
 
 def test_a_hard_link_to_what_is_not_there_says_so_and_replaces_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "code"
     folder.mkdir()
-    [warning] = unpack(str(archive(tmp_path / "x.tar", ("a", "1"), ("a", "=> none"))), str(folder))
+    [warning] = unpack_archive(str(archive(tmp_path / "x.tar", ("a", "1"), ("a", "=> none"))), str(folder))
     assert "which is no file before it in the archive" in warning
     assert files(folder) == {"a": "1"}
 
 
 def test_set_uid_bits_and_foreign_write_permission_are_not_unpacked(tmp_path: Path) -> None:
-    unpack(str(archive(tmp_path / "x.tar", ("run", "x"))), str(tmp_path))
+    unpack_archive(str(archive(tmp_path / "x.tar", ("run", "x"))), str(tmp_path))
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o755
 
 
@@ -255,8 +256,8 @@ def test_explain_sees_the_code_that_it_does_not_copy(job: JobFolder, tmp_path: P
     origin.mkdir()
     (origin / "run.sh").write_text("#!/bin/bash -e\n")
     job.hyperparameters(sagemaker_program="run.sh", sagemaker_submit_directory=str(origin))
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     found = locate(job)
-    decided = interpretation.decide(request, found.visible_folder(request.paths))
+    decided = make_host_plan(request, found.visible_folder(request.paths))
     assert decided.launch.processes[0].argv == ("/bin/bash", "-e", "./run.sh")
     assert not (job.base / "code").exists()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launch.supervision import grace
-from launch.supervision.mains import announcement
-from launch.supervision.settings import Settings
+from launch.supervision.settings import Settings, assumed_grace, stop_limits
+from launch.supervision.stop_targets import describe_stop
 
 
 @pytest.mark.parametrize(
@@ -22,7 +21,7 @@ from launch.supervision.settings import Settings
     ],
 )
 def test_the_grace_is_within_the_platforms_time(environ: dict[str, str], stop_grace: float) -> None:
-    limits = grace.of(environ)
+    limits = stop_limits(environ)
     assert limits.stop == stop_grace
     assert limits.margin >= 1.0
     if "DLC_STOP_GRACE" not in environ:
@@ -30,15 +29,13 @@ def test_the_grace_is_within_the_platforms_time(environ: dict[str, str], stop_gr
 
 
 def test_what_a_stop_is_taken_to_leave_is_said_where_only_a_default_tells_it() -> None:
-    assert "leave 10 s, the default of `docker stop`, and 7 of them to save" in grace.assumption({})
-    assert "leave 30 s, the default of terminationGracePeriodSeconds" in grace.assumption(
-        {"KUBERNETES_SERVICE_HOST": "x"}
-    )
+    assert "leave 10 s, the default of `docker stop`, and 7 of them to save" in assumed_grace({})
+    assert "leave 30 s, the default of terminationGracePeriodSeconds" in assumed_grace({"KUBERNETES_SERVICE_HOST": "x"})
     for said in ({"TRAINING_JOB_NAME": "job"}, {"DLC_TERMINATION_GRACE": "30"}, {"DLC_STOP_GRACE": "5"}):
-        assert grace.assumption(said) == ""
+        assert assumed_grace(said) == ""
 
 
 def test_at_the_first_signal_the_seconds_that_are_left_are_said_with_the_variable_that_gives_more() -> None:
-    said = announcement("stopped by SIGTERM", Settings(stop_grace=7.0, stop_margin=3.0))
+    said = describe_stop("stopped by SIGTERM", Settings(stop_grace=7.0, stop_margin=3.0))
     assert said.startswith("stopped by SIGTERM: ")
     assert "7 s to save of the 10 s until the platform's SIGKILL (DLC_TERMINATION_GRACE)" in said

@@ -9,8 +9,9 @@ import pytest
 
 from harness.job_folder import HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, roles
 from launch.base.errors import LaunchError
-from launch.base.switches import SWITCHES
-from launch.plan import interpretation
+from launch.base.settings import SETTINGS
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
 
 TRAINER = {
     "PET_NNODES": "2",
@@ -41,7 +42,7 @@ def test_trainer_v2_expects_torchrun_and_what_it_told_is_in_the_flags(elsewhere:
     process = elsewhere.env(**TRAINER).process()
     flags = "--nnodes 2 --nproc_per_node 3 --master_addr t-node-0-0.t --master_port 29400 --node_rank 1"
     assert " ".join(process["argv"]) == f"torchrun {flags} train.py"
-    env = interpretation.decide(interpretation.read(elsewhere.environ)).context.env
+    env = make_host_plan(read_request(elsewhere.environ)).context.env
     assert not [name for name in env if name.startswith("PET_")]  # torchrun would take c10d from it
 
 
@@ -60,7 +61,7 @@ def test_a_number_of_nodes_that_says_nothing_expects_no_torchrun(elsewhere: JobF
 def test_a_switch_that_is_set_to_nothing_is_not_set(elsewhere: JobFolder, asked: dict[str, Any]) -> None:
     """As compose files and charts pass variables on that nobody set."""
     elsewhere.env(**TRAINER).hyperparameters(**asked)
-    switches = [switch.name for switch in SWITCHES if switch.name not in SAY_WHO_IS_THERE]
+    switches = [switch.name for switch in SETTINGS if switch.name not in SAY_WHO_IS_THERE]
     for name in switches:
         elsewhere.environ.pop(name, None)
     unset = elsewhere.explain()
@@ -81,7 +82,7 @@ def test_a_plain_process_of_a_pytorch_job_has_the_rank_that_it_was_given(elsewhe
     elsewhere.env(RANK="1", WORLD_SIZE="2", MASTER_ADDR="job-master-0", MASTER_PORT="23456")
     data = elsewhere.explain()
     assert (data["strategy"], data["cluster"]["current_host"]) == ("single", "job-worker-0")
-    env = interpretation.decide(interpretation.read(elsewhere.environ)).context.env
+    env = make_host_plan(read_request(elsewhere.environ)).context.env
     assert (env["RANK"], env["MASTER_ADDR"]) == ("1", "job-master-0")
     argv = elsewhere.env(DLC_STRATEGY="torchrun").process()["argv"]
     assert " ".join(argv[5:]) == "--master_addr job-master-0 --master_port 23456 --node_rank 1 train.py"
@@ -94,7 +95,7 @@ def test_each_of_several_slurm_tasks_is_a_rank(elsewhere: JobFolder, asked: dict
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
     assert [process["env"].get(name) for name in names[:5]] == ["3", "4", "1", "2", "1"]
     assert elsewhere.explain()["env"]["MASTER_ADDR"] == "n1"
-    assert interpretation.read(elsewhere.environ).members == ()
+    assert read_request(elsewhere.environ).members == ()
 
 
 def test_a_slurm_task_that_sees_its_own_gpu_alone_takes_the_first(elsewhere: JobFolder) -> None:

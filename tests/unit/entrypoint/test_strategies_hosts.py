@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from harness.job_folder import HETEROGENEOUS, HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, decisions, hosts, roles
-from launch.plan import interpretation
+from launch.plan.host_plan import make_host_plan
 from launch.plan.network import Network
+from launch.plan.request import read_request
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def job(tmp_path: Path) -> JobFolder:
 def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_all_end_together(job: JobFolder) -> None:
     job.hyperparameters()
     assert roles(job) == [("worker", 0, True)]
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     assert request.members == request.group_hosts == request.cluster.hosts
 
 
@@ -30,7 +31,7 @@ def test_a_host_outside_of_the_stated_group_runs_the_script_and_ends_with_the_gr
     job.config("resourceconfig", config)
     job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=["dnn"])
     assert roles(job) == [("worker", 0, True)]
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     assert request.members == ("algo-3", "algo-1")
     assert request.group_hosts == ("algo-1", "algo-2", "algo-3")
     assert "the distributed group is algo-3, algo-1" in decisions(job.explain())
@@ -41,7 +42,7 @@ def test_over_an_empty_list_of_groups_nothing_is_distributed(job: JobFolder) -> 
     job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=[])
     assert roles(job) == [("worker", 0, True)]
     assert json.loads(job.process()["env"]["SM_DISTRIBUTION_INSTANCE_GROUPS"]) == []
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     assert request.members == request.group_hosts == request.cluster.hosts
 
 
@@ -84,13 +85,13 @@ def test_a_host_whose_group_nobody_is_in_warns_that_it_is_not_distributed(
 def test_groups_that_are_null_are_groups_that_are_not_stated(job: JobFolder) -> None:
     job.config("resourceconfig", HETEROGENEOUS)
     job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=None)
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     assert request.members == request.group_hosts == ("algo-3", "algo-1")
 
 
 def test_without_stated_groups_each_group_is_a_job_of_its_own(job: JobFolder) -> None:
     job.config("resourceconfig", HETEROGENEOUS).hyperparameters(**TORCHRUN)
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     assert request.members == request.group_hosts == ("algo-3", "algo-1")
 
 
@@ -111,9 +112,9 @@ def test_parameter_servers_do_not_hold_a_host_and_their_chief_has_the_asked_for_
 
 def test_a_parameter_server_job_ends_with_its_chief_whose_workers_serve_it(job: JobFolder) -> None:
     job.hyperparameters(**SERVERS).env(DLC_TF_CHIEF="chief")
-    assert interpretation.read(job.environ).members == ("algo-1", "algo-2")
+    assert read_request(job.environ).members == ("algo-1", "algo-2")
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
-    assert interpretation.read(job.environ).members == ("algo-1",)
+    assert read_request(job.environ).members == ("algo-1",)
 
 
 def test_without_estimators_the_first_task_has_the_name_that_tensorflow_2s_strategy_wants(
@@ -125,7 +126,7 @@ def test_without_estimators_the_first_task_has_the_name_that_tensorflow_2s_strat
     job.hyperparameters(**SERVERS).env(DLC_VENV=str(tmp_path / "venv"))
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
     assert json.loads(job.process(1)["env"]["TF_CONFIG"])["task"] == {"type": "chief", "index": 0}
-    assert interpretation.read(job.environ).members == ("algo-1",)
+    assert read_request(job.environ).members == ("algo-1",)
     (packages / "tensorflow-2.16.1.dist-info").rename(packages / "tensorflow-2.15.1.dist-info")
     assert json.loads(job.process(1)["env"]["TF_CONFIG"])["task"] == {"type": "master", "index": 0}
 
@@ -133,23 +134,23 @@ def test_without_estimators_the_first_task_has_the_name_that_tensorflow_2s_strat
 def test_a_parameter_server_job_of_the_platform_ends_when_every_worker_has_trained(job: JobFolder) -> None:
     job.hyperparameters(**SERVERS)
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
-    assert interpretation.read(job.environ).members == ("algo-1", "algo-2")
+    assert read_request(job.environ).members == ("algo-1", "algo-2")
 
 
 def test_hosts_whose_names_do_not_resolve_are_called_by_their_addresses(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
     for parameters, found in ((MPI, "--host algo-1,10.0.0.2"), (TORCHRUN, "--master_addr algo-1")):
         job.hyperparameters(**parameters)
-        request = interpretation.read(job.environ)._replace(network=Network({"algo-2": "10.0.0.2"}))
-        launch = interpretation.decide(request).launch
+        request = read_request(job.environ)._replace(network=Network({"algo-2": "10.0.0.2"}))
+        launch = make_host_plan(request).launch
         assert found in " ".join(launch.processes[0].argv)
 
 
 def test_the_data_service_gets_a_secret_of_the_job_and_the_addresses_of_hosts_without_a_name(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters().env(DLC_DATA_TOKEN="the user's own")
     network = Network({"algo-2": "10.0.0.2"}, data_token="5ec4e7")
-    request = interpretation.read(job.environ)._replace(network=network)
-    [process] = interpretation.decide(request).launch.processes
+    request = read_request(job.environ)._replace(network=network)
+    [process] = make_host_plan(request).launch.processes
     assert process.env["DLC_DATA_TOKEN"] == "5ec4e7"
     assert json.loads(process.env["DLC_HOST_ADDRESSES"]) == {"algo-2": "10.0.0.2"}
 
@@ -224,12 +225,12 @@ def test_a_parameter_server_counts_the_hosts_of_its_own_group(job: JobFolder) ->
     job.hyperparameters(**SERVERS, sagemaker_distribution_instance_groups=["data"])
     assert roles(job) == [("worker", 0, True)]
     assert "TF_CONFIG" not in job.process()["env"]
-    assert interpretation.read(job.environ).members == ("algo-2",)  # the others still end with it
+    assert read_request(job.environ).members == ("algo-2",)  # the others still end with it
 
 
 def test_what_an_outer_job_said_does_not_reach_the_script(job: JobFolder) -> None:
     stale = {"SM_HP_OLD": "1", "SM_CHANNEL_OLD": "/x", "SM_HOST_COUNT": "9", "SM_TOPOLOGY": "[]"}
     job.hyperparameters().env(**stale, SM_STUDIO_LOCAL_MODE="true", SM_CURRENT_HOST="other")
-    env = interpretation.decide(interpretation.read(job.environ)).context.env
+    env = make_host_plan(read_request(job.environ)).context.env
     assert not set(stale) & set(env)
     assert (env["SM_CURRENT_HOST"], env["SM_STUDIO_LOCAL_MODE"]) == ("algo-2", "true")

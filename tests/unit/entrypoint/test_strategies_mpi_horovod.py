@@ -10,8 +10,9 @@ import pytest
 
 from harness.job_folder import HOROVOD, MPI, JobFolder, decisions, hosts, install, roles
 from launch.base.errors import CONFIG, LaunchError
-from launch.plan import interpretation
+from launch.plan.host_plan import make_host_plan
 from launch.plan.network import Network
+from launch.plan.request import read_request
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_horovod_starts_every_rank_and_the_leader_a_meeting_place(job: JobFolder
 def test_ranks_are_told_the_secret_of_their_meeting_place_and_nobody_else_hears_it(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**HOROVOD)
     network = Network({"algo-1": "10.0.0.1"}, {}, ("10.0.0.1",), "5ec4e7")
-    server, rank = interpretation.decide(interpretation.read(job.environ)._replace(network=network)).launch.processes
+    server, rank = make_host_plan(read_request(job.environ)._replace(network=network)).launch.processes
     assert rank.env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "10.0.0.1:7778/5ec4e7"
     assert server.env["DLC_RENDEZVOUS_SECRET"] == "5ec4e7"
     assert "5ec4e7" not in " ".join((*server.argv, *rank.argv))
@@ -46,7 +47,7 @@ def test_ranks_of_horovod_meet_at_an_address_that_the_group_knows_if_horovod_can
 ) -> None:
     job.hyperparameters(**HOROVOD)
     network = Network({}, {"algo-1": known}, (), "5ec4e7")
-    (rank,) = interpretation.decide(interpretation.read(job.environ)._replace(network=network)).launch.processes
+    (rank,) = make_host_plan(read_request(job.environ)._replace(network=network)).launch.processes
     assert rank.env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == f"{reached}:7778/5ec4e7"
     assert reached in rank.argv  # what is waited for
 
@@ -62,9 +63,9 @@ def test_gloo_takes_loopback_on_a_host_alone_without_the_jobs_interface(job: Job
     job.hyperparameters(**HOROVOD)
 
     def interface(*found: str) -> str | None:
-        request = interpretation.read(job.environ)
+        request = read_request(job.environ)
         request = request._replace(devices=request.devices._replace(interfaces=found))
-        return interpretation.decide(request).launch.processes[-1].env.get("HOROVOD_GLOO_IFACE")
+        return make_host_plan(request).launch.processes[-1].env.get("HOROVOD_GLOO_IFACE")
 
     assert interface("lo") is None  # of two hosts: loopback leads to none
     job.config("resourceconfig", hosts("algo-1"))
@@ -82,7 +83,7 @@ def test_horovod_runs_below_mpirun_where_it_is_asked_to(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
     job.hyperparameters(**HOROVOD).env(DLC_HOROVOD_CONTROLLER="mpi")
     assert roles(job) == [("mpirun", 0, True)]
-    assert interpretation.read(job.environ).members == ("algo-1",)
+    assert read_request(job.environ).members == ("algo-1",)
 
 
 def test_below_mpi_only_the_leader_works_and_the_others_serve_it(job: JobFolder) -> None:
@@ -101,8 +102,8 @@ def test_the_hosts_of_an_mpi_job_know_where_to_start_each_other_and_from_where_t
     job.hyperparameters(**MPI).env(DLC_MPI_PORT="7000", DLC_RUN_DIR="/private")
     for host in ("algo-1", "algo-2"):
         job.config("resourceconfig", hosts("algo-1", "algo-2", current=host))
-        request = interpretation.read(job.environ)._replace(network=network)
-        launch = interpretation.decide(request).launch
+        request = read_request(job.environ)._replace(network=network)
+        launch = make_host_plan(request).launch
         assert json.loads(launch.files["/private/mpi_site.json"]) == [
             "secret", 7000, ["10.0.0.2"], ["10.0.0.9"], "10.0.0.1", {"10.0.0.2": "10.0.0.3"},
         ]  # fmt: skip
@@ -111,7 +112,7 @@ def test_the_hosts_of_an_mpi_job_know_where_to_start_each_other_and_from_where_t
 def test_mpirun_does_not_hear_of_slurm_whose_srun_no_image_has_and_its_ranks_do(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**MPI)
     job.env(SLURM_JOBID="5", SLURM_JOB_ID="5", SLURM_NODELIST="algo-[1-2]")
-    launch = interpretation.decide(interpretation.read(job.environ)).launch
+    launch = make_host_plan(read_request(job.environ)).launch
     assert not [name for name in launch.processes[0].env if name.startswith("SLURM_")]
     ranks = next(text for path, text in launch.files.items() if path.endswith("rank_environment.json"))
     assert json.loads(ranks)["SLURM_JOBID"] == "5"
@@ -119,7 +120,7 @@ def test_mpirun_does_not_hear_of_slurm_whose_srun_no_image_has_and_its_ranks_do(
 
 def test_one_host_below_mpi_waits_for_nobody(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI)
-    launch = interpretation.decide(interpretation.read(job.environ)).launch
+    launch = make_host_plan(read_request(job.environ)).launch
     assert [path.rpartition("/")[2] for path in launch.files] == ["rank_environment.json"]
     assert "DLC_MPI_SITE" not in launch.processes[0].env
 

@@ -11,9 +11,10 @@ import pytest
 from harness.job_folder import HETEROGENEOUS, HOMOGENEOUS, RAY, JobFolder, decisions, hosts, install, roles
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.process_spec import Launch
-from launch.group import preflight
-from launch.plan import interpretation
+from launch.plan.host_plan import make_host_plan
 from launch.plan.network import Network
+from launch.plan.request import read_request
+from launch.preflight import consistency
 
 DNN_GROUP = {"sagemaker_distribution_instance_groups": ["dnn"]}
 
@@ -31,7 +32,7 @@ def on(job: JobFolder, host: str, group: str) -> JobFolder:
 
 def launch(job: JobFolder, network: Network) -> Launch:
     """What runs when the hosts have met."""
-    return interpretation.decide(interpretation.read(job.environ)._replace(network=network)).launch
+    return make_host_plan(read_request(job.environ)._replace(network=network)).launch
 
 
 def option(process: dict[str, Any], name: str) -> str:
@@ -63,7 +64,7 @@ def test_a_variable_chooses_it_too(job: JobFolder) -> None:
 def test_the_end_of_the_script_is_the_end_of_the_job_on_every_host(job: JobFolder) -> None:
     for host in ("algo-1", "algo-2"):
         job.config("resourceconfig", hosts("algo-1", "algo-2", current=host))
-        request = interpretation.read(job.environ)
+        request = read_request(job.environ)
         assert (request.members, request.group_hosts) == (("algo-1",), ("algo-1", "algo-2"))
 
 
@@ -72,7 +73,7 @@ def test_the_head_is_on_the_first_host_of_the_distributed_group_and_all_groups_j
     job: JobFolder, host: str, group: str
 ) -> None:
     on(job, host, group).hyperparameters(**RAY, **DNN_GROUP)
-    request = interpretation.read(job.environ)
+    request = read_request(job.environ)
     assert (request.members, request.group_hosts) == (("algo-3",), ("algo-1", "algo-2", "algo-3"))
     assert [role for role, *_ in roles(job)] == (["ray head", "worker"] if host == "algo-3" else ["ray node"])
     assert json.loads(option(job.process(), "resources")) == {group: 8}
@@ -80,7 +81,7 @@ def test_the_head_is_on_the_first_host_of_the_distributed_group_and_all_groups_j
 
 def test_without_a_stated_group_the_whole_job_is_one_cluster(job: JobFolder) -> None:
     assert roles(on(job, "algo-1", "dnn")) == [("ray node", 1, False)]
-    assert interpretation.read(job.environ).members == ("algo-2",)
+    assert read_request(job.environ).members == ("algo-2",)
 
 
 def test_a_node_has_the_devices_of_its_host_and_its_group_as_often_as_it_has_cpus(job: JobFolder) -> None:
@@ -93,8 +94,8 @@ def test_a_node_has_the_devices_of_its_host_and_its_group_as_often_as_it_has_cpu
 def test_hosts_with_other_devices_fit_together(job: JobFolder) -> None:
     known = {}
     for host, group, gpus in (("algo-1", "dnn", "8"), ("algo-2", "data", "0"), ("algo-3", "dnn", "8")):
-        known[host] = preflight.facts(interpretation.read(on(job, host, group).env(DLC_NUM_GPUS=gpus).environ))
-    assert preflight.compare(known) == []
+        known[host] = consistency.host_facts(read_request(on(job, host, group).env(DLC_NUM_GPUS=gpus).environ))
+    assert consistency.compare_hosts(known) == []
 
 
 def test_a_group_with_the_name_of_a_resource_of_rays_own_gets_none(job: JobFolder) -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from launch.base.errors import LaunchError
 from launch.main import main
-from launch.plan import interpretation
+from launch.plan.request import read_request
 
 PROGRAMS = json.dumps({"data": "tf.data"})
 SERVERS = ["/opt/venv/bin/python", "-m", "dlc_runtime.dataservice.tensorflow.host"]
@@ -29,7 +29,7 @@ def host(job: JobFolder, name: str, group: str) -> JobFolder:
 
 
 def members(job: JobFolder) -> tuple[str, ...]:
-    return interpretation.read(job.environ).members
+    return read_request(job.environ).members
 
 
 def test_its_hosts_run_the_service_without_the_trainings_arguments_and_the_others_the_script(job: JobFolder) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from launch.base import process_spec
 from launch.base.errors import FAILED, Failure
-from launch.group.ledger import end_of, verdict_of
-from launch.supervision.rank_report import root_cause
+from launch.coordination.membership import as_verdict, end_of
+from launch.supervision.failure_cause import root_cause
 
 OWN = Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun", 2, "algo-2", 1, "", ("its report",))
 
@@ -113,7 +113,7 @@ def test_a_rank_of_mpi_whose_host_is_unknown_is_not_said_to_be_on_mpiruns() -> N
 def test_every_host_says_that_the_job_failed_where_mpis_rank_was_and_not_where_mpirun_is() -> None:
     report = "Process name: [[1,1],3]\n  Exit code:    7"
     end = end_of(root_cause(MPIRUN, f"[algo-2:3] dlc: ended without a word, code 7\n{report}"), FAILED)
-    failure = verdict_of(end).outcome.failure
+    failure = as_verdict(end).outcome.failure
     assert failure
     assert failure.cause == "the job failed on algo-2: worker rank 3 on algo-2 exited with code 7"
     assert failure.exit_code == 7
@@ -136,7 +136,7 @@ def test_a_stopped_mpirun_counts_as_ended_by_the_signal() -> None:
 
 
 def test_the_program_that_torchrun_executes_is_executable() -> None:
-    assert os.access(process_spec.path("torch_rank"), os.X_OK)
+    assert os.access(process_spec.program_path("torch_rank"), os.X_OK)
 
 
 def test_a_stopped_torchrun_counts_as_ended_by_the_signal_with_its_ranks_last_words() -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import signal
+
 from launch.base.compat import NamedTuple
 
-USAGE = 64  # the command line
-DATA = 65  # a file's content is not what it has to be
-NO_INPUT = 66  # something that has to be read is not there
-UNAVAILABLE = 69  # another host, S3, a package index
-SOFTWARE = 70  # a bug of the launcher itself
-CANNOT_CREATE = 73  # an output cannot be written
+# The command line
+USAGE = 64
+# A file's content is not what it has to be
+DATA = 65
+# Something that has to be read is not there
+NO_INPUT = 66
+# Another host, S3, a package index
+UNAVAILABLE = 69
+# A bug of the launcher itself
+SOFTWARE = 70
+# An output cannot be written
+CANNOT_CREATE = 73
 NO_PERMISSION = 77
-CONFIG = 78  # a setting (variable or hyperparameter) is wrong
+# A setting (variable or hyperparameter) is wrong
+CONFIG = 78
 
-LONGEST_VALUE_SHOWN = 120  # characters: the message stays one line a person can read
+# Characters: the message stays one line a person can read
+LONGEST_VALUE_SHOWN = 120
 
 
 class LaunchError(Exception):
@@ -39,7 +49,7 @@ def one_line(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a message: its kind where it is long, itself where it is short."""
+    """Return a value as it may stand in a message: itself if it is short, else its beginning and its kind."""
     try:
         text = ascii(value) if isinstance(value, str) else repr(value)
     except (ValueError, RecursionError):  # an integer of more digits than Python prints, a very deep list
@@ -52,23 +62,32 @@ def shown(value: object) -> str:
 class Failure(NamedTuple):
     """The first failure by time."""
 
-    cause: str  # one line: what happened, with the exit code or the signal's name
-    role: str = ""  # ProcessSpec.role; empty when no process of ours is to blame (a peer vanished, a stop request)
-    rank: int = -1  # ProcessSpec.rank, -1 as above
+    # One line: what happened, with the exit code or the signal's name
+    cause: str
+    # ProcessSpec.role; empty when no process of ours is to blame (a peer vanished, a stop request)
+    role: str = ""
+    # ProcessSpec.rank, -1 as above
+    rank: int = -1
     host: str = ""
     exit_code: int = 1
-    signal: str = ""  # "SIGSEGV", or empty for an ordinary exit
-    last_lines: tuple[str, ...] = ()  # of its stderr (of its stdout where stderr said nothing), oldest first
-    error: tuple[str, ...] = ()  # out of these lines: the frame in the user's code and the error of the last traceback
-    details: str = ""  # long evidence, such as every rank's Python stack
+    # "SIGSEGV", or empty for an ordinary exit
+    signal: str = ""
+    # Of its stderr (of its stdout where stderr said nothing), oldest first
+    last_lines: tuple[str, ...] = ()
+    # Out of these lines: the frame in the user's code and the error of the last traceback
+    error: tuple[str, ...] = ()
+    # Long evidence, such as every rank's Python stack
+    details: str = ""
 
 
 class Outcome(NamedTuple):
     """How a host's part of the job ended."""
 
-    exit_code: int  # the user's own code, 128 + N for signal N
+    # The user's own code, 128 + N for signal N
+    exit_code: int
     failure: Failure | None = None
-    stopped: bool = False  # after a request to stop: no success, whatever the exit code
+    # True if a stop was requested: not a success even with exit code 0
+    stopped: bool = False
 
     @property
     def cause(self) -> str:
@@ -76,12 +95,23 @@ class Outcome(NamedTuple):
         return self.failure.cause if self.failure else ""
 
 
-FAILED, STOPPED, HUNG = "failed", "stopped", "hung"  # ways a job ends badly, as its hosts tell each other
-RESTART = "restart"  # another host failed, and all start their processes again
+# Ways a job ends badly, as its hosts tell each other
+FAILED, STOPPED, HUNG = "failed", "stopped", "hung"
+# Another host failed, and all start their processes again
+RESTART = "restart"
 
 
 class Verdict(NamedTuple):
     """The group of hosts has ended, and so has this host to."""
 
     outcome: Outcome
-    kind: str = ""  # FAILED; STOPPED: with the long grace, to save their state; HUNG: with stacks; RESTART: for now
+    # FAILED; STOPPED: with the long grace, to save their state; HUNG: with stacks; RESTART: for now
+    kind: str = ""
+
+
+def signal_name(signum: int) -> str:
+    """`SIGKILL` for 9; real-time signals have no name of their own."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_BASE = "/opt/ml"
-DEFAULT_VENV = "/opt/venv"  # the image's Python environment
-LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
+# The image's Python environment
+DEFAULT_VENV = "/opt/venv"
+# In the output data: what the launcher itself adds to the results
+LOG_FOLDER = "launcher"
 # What a program tells the launcher, by making the file that a variable names (in the run directory, by process).
-WORDS = {"replaceable": "DLC_TAKEOVER_FILE", "serves": "DLC_SERVES_FILE"}
-RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
+PROGRAM_FILES = {"replaceable": "DLC_TAKEOVER_FILE", "serves": "DLC_SERVES_FILE"}
+# In the run directory: what the parents of ranks and the launcher tell each other
+RANK_FOLDER = "ranks"
 
 
 def stated_folder(environ: Mapping[str, str], name: str, default: str) -> str:
-    """The folder that a variable names, absolute: processes have working directories of their own."""
+    """Return the folder that a variable names, absolute: processes have working directories of their own."""
     return os.path.abspath(environ.get(name) or default)
 
 
@@ -74,14 +77,14 @@ class Paths(NamedTuple):
 
     @property
     def launcher(self) -> str:
-        """What the launcher itself adds to the results."""
+        """Return what the launcher itself adds to the results."""
         return f"{self.output_data}/{LOG_FOLDER}"
 
     @staticmethod
     def of(environ: Mapping[str, str]) -> Paths:
-        """The layout of this job."""
+        """Return the layout of this job."""
         return Paths(stated_folder(environ, "SAGEMAKER_BASE_DIR", DEFAULT_BASE))
 
     def channel(self, name: str) -> str:
-        """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""
+        """Return the folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""
         return f"{self.data}/{name}"

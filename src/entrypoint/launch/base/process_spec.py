@@ -15,13 +15,19 @@ class ProcessSpec(NamedTuple):
     """One process on this host."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str]  # the whole environment of the process
+    # The whole environment of the process
+    env: Mapping[str, str]
     cwd: str
-    role: str  # "worker", "ps", "torchrun", "mpirun", ...
-    rank: int  # the first global rank it holds
-    essential: bool = True  # False: ended when the essential ones have ended, its own end is no failure
-    vital: bool = False  # not essential, but without it the others cannot go on: its end before theirs is a failure
-    failure: str = ""  # what has failed when it does, for a process that prepares the job: the user knows no rank of it
+    # "worker", "ps", "torchrun", "mpirun", ...
+    role: str
+    # The first global rank it holds
+    rank: int
+    # False: ended when the essential ones have ended, its own end is no failure
+    essential: bool = True
+    # Not essential, but without it the others cannot go on: its end before theirs is a failure
+    vital: bool = False
+    # What has failed when it does, for a process that prepares the job: the user knows no rank of it
+    failure: str = ""
 
 
 class Decision(NamedTuple):
@@ -37,26 +43,28 @@ class Launch(NamedTuple):
     strategy: str
     processes: tuple[ProcessSpec, ...]
     decisions: tuple[Decision, ...] = ()
-    before: tuple[ProcessSpec, ...] = ()  # run to a good end first, one after the other
-    files: Mapping[str, str] = {}  # path to content: private files that the processes read
+    # Run to a good end first, one after the other
+    before: tuple[ProcessSpec, ...] = ()
+    # Path to content: private files that the processes read
+    files: Mapping[str, str] = {}
 
 
 # Not in the package: a script's folder comes first on sys.path, and `signals` or `job` must not hide a user's module.
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "programs")
 
 # A folder for PYTHONPATH, whose sitecustomize lets SIGUSR1 print stacks.
-SITE = os.path.join(os.path.dirname(_FOLDER), "site")
+SITE_FOLDER = os.path.join(os.path.dirname(_FOLDER), "site")
 
 # The interpreter of programs that need none of the image's packages: isolated, so no user variable changes it.
 SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
 
 
-def when_listening(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """What to put before a command that is to be started when all servers (host, port) listen; see the program."""
+def command_after_servers(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Return what to put before a command that is to start when all servers (host, port) listen."""
     addresses = (part for host, port in servers for part in (host, str(port)))
-    return (*SYSTEM_PYTHON, path("when_listening"), str(seconds), *addresses, "--")
+    return (*SYSTEM_PYTHON, program_path("wait_for_servers"), str(seconds), *addresses, "--")
 
 
-def path(name: str) -> str:
-    """The file of the program `name`."""
+def program_path(name: str) -> str:
+    """Return the file of the program `name`."""
     return f"{_FOLDER}/{name}.py"

@@ -1,4 +1,4 @@
-"""Every variable the launcher sets for the user's processes, when and why: the table in docs/launcher.md."""
+"""The variables that the launcher sets for the user's processes, when and why (docs/launcher.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ class Variable(NamedTuple):
     name: str
     when: str
     why: str
-    user_wins: bool = True  # a value that the user set stays
+    # A value that the user set stays
+    user_wins: bool = True
 
 
 ALWAYS = "always"
@@ -103,7 +104,7 @@ VARIABLES = (
 
 
 def family_of(name: str) -> Variable | None:
-    """The table's entry for a variable: its own, else that of its family."""
+    """Return the table's entry for a variable: its own, else that of its family."""
     own = next((variable for variable in VARIABLES if variable.name == name), None)
     return own or next(
         (item for item in VARIABLES if item.name.endswith("*") and name.startswith(item.name[:-1])), None

@@ -1,13 +1,12 @@
-"""The hosts of a job as one value, and the registry of the ways to find out about them."""
+"""The hosts of a job as one value, and the value of a host alone. Imports base."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from launch.base import compat
 from launch.base.compat import NamedTuple
-from launch.base.errors import DATA, LaunchError, shown
-from launch.base.paths import Paths
+from launch.base.errors import CONFIG, DATA, LaunchError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,33 +14,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-DEFAULT_GROUP = "homogeneousCluster"  # the platform's own name for the only group of an ordinary job
+# The platform's own name for the only group of an ordinary job
+DEFAULT_GROUP = "homogeneousCluster"
 DEFAULT_INTERFACE = "eth0"
 LOCAL_INSTANCE = "local"
-SINGLE_HOST = "single host"  # the discoverer of a host to which nobody said anything
-NAMING_NO_HOST = (SINGLE_HOST, "torchrun's variables")  # discoverers whose only host has a name of ours
-
-# In this order; each module has `discover(environ, paths) -> Cluster | None`, None meaning "not mine".
-DISCOVERERS = {
-    "DLC_HOSTS": "launch.discovery.dlc_hosts",
-    "resourceconfig.json": "launch.discovery.resourceconfig",
-    "Slurm": "launch.discovery.slurm",
-    "MPIJob": "launch.discovery.mpijob",
-    "torchrun's variables": "launch.discovery.torch_variables",
-    "TF_CONFIG": "launch.discovery.tf_config",
-    "Kubernetes": "launch.discovery.kubernetes",
-    SINGLE_HOST: "launch.discovery.single",
-}
-
-# What has to be set, one at least, for a discoverer to be worth its import; those that are not here are always asked.
-VARIABLES = {
-    "DLC_HOSTS": ("DLC_HOSTS", "DLC_GROUPS"),
-    "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST"),
-    "MPIJob": ("K_MPI_JOB_ROLE", "OMPI_MCA_orte_default_hostfile"),
-    "torchrun's variables": ("PET_NNODES", "WORLD_SIZE"),
-    "TF_CONFIG": ("TF_CONFIG",),
-    "Kubernetes": ("JOB_COMPLETION_INDEX",),
-}
+# The discoverer of a host to which nobody said anything
+SINGLE_HOST = "single host"
+# Discoverers whose only host has a name of ours
+NAMING_NO_HOST = (SINGLE_HOST, "torchrun's variables")
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")
 _IP_ADDRESS = re.compile(r"[0-9.]+")
@@ -68,52 +48,46 @@ class Task(NamedTuple):
 class Cluster(NamedTuple):
     """Every host of the job, which of them this one is, and how they are grouped."""
 
-    source: str  # the discoverer's name
+    # The discoverer's name
+    source: str
     hosts: tuple[str, ...]
     current_host: str
-    groups: tuple[Group, ...] = ()  # empty in local mode; the platform may list one name more than once
+    # Empty in local mode; the platform may list one name more than once
+    groups: tuple[Group, ...] = ()
     current_group: str = DEFAULT_GROUP
     instance_type: str = LOCAL_INSTANCE
     network_interface: str = DEFAULT_INTERFACE
-    resource_config: Mapping[str, Any] = {}  # as read, or in the same shape, for SM_RESOURCE_CONFIG
+    # As read, or in the same shape, for SM_RESOURCE_CONFIG
+    resource_config: Mapping[str, Any] = {}
     task: Task | None = None
-    servers: tuple[str, ...] = ()  # hosts that only serve the others and never end by themselves
-    each_group_is_a_job: bool = False  # the platform's rule where nobody says which groups are distributed
+    # Hosts that only serve the others and never end by themselves
+    servers: tuple[str, ...] = ()
+    # The platform's rule if nobody says which groups are distributed
+    each_group_is_a_job: bool = False
 
     @property
     def is_heterogeneous(self) -> bool:
-        """As the platform's toolkit counts: more than one group listed."""
+        """Count as the platform's toolkit does: more than one group is listed."""
         return len(self.groups) > 1
 
     @property
     def is_nameless(self) -> bool:
-        """Whether the job has one host, and nobody gave it a name that resolves."""
+        """Return whether the job has one host, and nobody gave it a name that resolves."""
         return len(self.hosts) == 1 and self.source in NAMING_NO_HOST
 
     @property
     def current_group_hosts(self) -> tuple[str, ...]:
-        """The hosts of the first group with the current group's name, () where no group has it."""
+        """Return the hosts of the first group with the current group's name, () if no group has it."""
         return next((group.hosts for group in self.groups if group.name == self.current_group), ())
 
     def hosts_of(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The hosts of the named groups, in file order; all hosts where the job has no groups at all."""
+        """Return the hosts of the named groups, in file order; all hosts if the job has no groups at all."""
         if not self.groups:
             return self.hosts
         return tuple(host for group in self.groups if group.name in names for host in group.hosts)
 
 
-def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
-    """The cluster, from the first discoverer that knows it. Raises LaunchError where what it reads is malformed."""
-    for name, module in DISCOVERERS.items():
-        if name in VARIABLES and not any(variable in environ for variable in VARIABLES[name]):
-            continue
-        cluster: Cluster | None = compat.load(module).discover(environ, paths)
-        if cluster is not None:
-            return cluster
-    raise AssertionError("the last discoverer always answers")
-
-
-def plain(
+def make_cluster(
     source: str,
     hosts: Sequence[str],
     current_host: str,
@@ -121,7 +95,7 @@ def plain(
     environ: Mapping[str, str],
     groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Cluster:
-    """A cluster from hosts that did not come from resourceconfig.json. `groups`: name -> hosts, every host in one.
+    """Make a cluster from hosts that did not come from resourceconfig.json. `groups`: name -> hosts, all in one.
 
     Raises LaunchError: no host, one twice, a name that is none, a current host that is not among them.
     """
@@ -150,17 +124,18 @@ def plain(
     )
 
 
-def named(hosts: Sequence[str], name: str) -> str:
-    """The one of `hosts` that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
+def match_host(hosts: Sequence[str], name: str) -> str:
+    """Return the host that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
     if name in hosts:
         return name
-    names = [host for host in hosts if not _IP_ADDRESS.fullmatch(host)]  # whose first number is no name
+    # Skip IP addresses: their first part is not a name
+    names = [host for host in hosts if not _IP_ADDRESS.fullmatch(host)]
     found = [host for host in names if host.partition(".")[0] == name.partition(".")[0]]
     return found[0] if len(found) == 1 else ""
 
 
 def _interface_of_default_route() -> str:
-    """Where nobody names an interface: the one that leads out of this machine, loopback where none does."""
+    """Return the interface that leads out of this machine, loopback if none does."""
     try:
         with open("/proc/net/route", encoding="ascii", errors="replace") as file:
             routes = [line.split() for line in file][1:]
@@ -195,3 +170,32 @@ def check_interface(where: str, name: object) -> str:
             DATA, "network_interface_name", where=where, expected="the name of an interface", found=shown(name)
         )
     return name
+
+
+# What scripts written for one host expect; a container's own host name is a random number
+HOST = "algo-1"
+
+# Variables with a number of hosts or ranks, and who sets them.
+NUMBERS = {
+    "AWS_BATCH_JOB_NUM_NODES": "a multi-node job of AWS Batch",
+    "OMPI_COMM_WORLD_SIZE": "a rank below somebody's mpirun",
+    "PMI_SIZE": "a rank below somebody's mpiexec",
+    "PBS_NUM_NODES": "a PBS job",
+    "NHOSTS": "a Grid Engine job",
+}
+
+
+def discover_single_host(environ: Mapping[str, str]) -> Cluster:
+    """Return one host, never resolved: it talks to nobody. Raises LaunchError if one of NUMBERS is above 1."""
+    for name, who in NUMBERS.items():
+        if re.fullmatch(r"0*([2-9]|[1-9]\d+)", environ.get(name, "")):
+            raise LaunchError(
+                CONFIG,
+                f"{who}, which is not wired to the launcher: each host would train alone",
+                where=name,
+                expected="1, or the job's hosts in DLC_HOSTS",
+                found=environ[name],
+                remedy="set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job of this host alone "
+                "DLC_HOSTS to its name",
+            )
+    return make_cluster(SINGLE_HOST, [HOST], HOST, SINGLE_HOST, environ)

@@ -7,7 +7,7 @@ import re
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.switches import choice
+from launch.base.settings import read_choice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,21 +15,27 @@ if TYPE_CHECKING:
 
 
 AMAZON_PCI_VENDOR = "0x1d0f"
-EFA_WITHOUT_RDMA = "0xefa0"  # the first generation; later ones (0xefa1, ...) read remote memory
-CORES_OF_A_NEURON_DEVICE = 2  # of the first generation, whose driver does not tell
+# The first generation; later ones (0xefa1, ...) read remote memory
+EFA_WITHOUT_RDMA = "0xefa0"
+# Of the first generation, whose driver does not tell
+CORES_OF_A_NEURON_DEVICE = 2
 
 
 class Devices(NamedTuple):
     """What this host computes and talks with."""
 
     num_cpus: int
-    usable_cpus: int  # what the cgroup and the affinity mask leave of them, at least 1
+    # What the cgroup and the affinity mask leave of them, at least 1
+    usable_cpus: int
     num_gpus: int = 0
-    num_neurons: int = 0  # cores, not devices
+    # Cores, not devices
+    num_neurons: int = 0
     efa: bool = False
     efa_rdma: bool = False
-    infiniband: bool = False  # an RDMA device that is not EFA
-    interfaces: tuple[str, ...] = ()  # network interfaces that exist
+    # An RDMA device that is not EFA
+    infiniband: bool = False
+    # Network interfaces that exist
+    interfaces: tuple[str, ...] = ()
 
     @property
     def accelerators(self) -> int:
@@ -37,15 +43,15 @@ class Devices(NamedTuple):
         return self.num_gpus or self.num_neurons or 1
 
 
-def detect(environ: Mapping[str, str], root: str = "/") -> Devices:
-    """The devices below `root`, where DLC_NUM_GPUS, DLC_NUM_CPUS, DLC_NUM_NEURONS and DLC_EFA do not state them.
+def detect_devices(environ: Mapping[str, str], root: str = "/") -> Devices:
+    """Detect the devices below `root` that DLC_NUM_GPUS, DLC_NUM_CPUS, DLC_NUM_NEURONS and DLC_EFA do not state.
 
     Raises LaunchError if one of those is not what it has to be.
     """
-    stated_cpus = _count(environ, "DLC_NUM_CPUS")
-    stated_gpus = _count(environ, "DLC_NUM_GPUS")
-    stated_neurons = _count(environ, "DLC_NUM_NEURONS")
-    efa, efa_rdma, infiniband = _fabric(environ, root)
+    stated_cpus = _count_devices(environ, "DLC_NUM_CPUS")
+    stated_gpus = _count_devices(environ, "DLC_NUM_GPUS")
+    stated_neurons = _count_devices(environ, "DLC_NUM_NEURONS")
+    efa, efa_rdma, infiniband = _find_fabric(environ, root)
     num_cpus = os.cpu_count() or 1 if stated_cpus is None else max(1, stated_cpus)
     return Devices(
         num_cpus=num_cpus,
@@ -55,11 +61,11 @@ def detect(environ: Mapping[str, str], root: str = "/") -> Devices:
         efa=efa,
         efa_rdma=efa_rdma,
         infiniband=infiniband,
-        interfaces=tuple(_names(root, "sys/class/net")),
+        interfaces=tuple(_list_names(root, "sys/class/net")),
     )
 
 
-def _count(environ: Mapping[str, str], name: str) -> int | None:
+def _count_devices(environ: Mapping[str, str], name: str) -> int | None:
     text = environ.get(name)
     if not text:
         return None
@@ -70,7 +76,7 @@ def _count(environ: Mapping[str, str], name: str) -> int | None:
 
 def _visible_gpus(environ: Mapping[str, str], root: str) -> int:
     # /dev holds what this container was given; /proc/driver/nvidia may list all of the machine.
-    count = sum(1 for name in _names(root, "dev") if re.fullmatch(r"nvidia\d+", name))
+    count = sum(1 for name in _list_names(root, "dev") if re.fullmatch(r"nvidia\d+", name))
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None or not count:
         return count
@@ -84,22 +90,22 @@ def _visible_gpus(environ: Mapping[str, str], root: str) -> int:
 
 
 def _neuron_cores(root: str) -> int:
-    devices = [name for name in _names(root, "dev") if re.fullmatch(r"neuron\d+", name)]
+    devices = [name for name in _list_names(root, "dev") if re.fullmatch(r"neuron\d+", name)]
     told = [_first_line(root, f"sys/devices/virtual/neuron_device/{name}/core_count") for name in devices]
     return sum(int(text) if re.fullmatch(r"[0-9]{1,4}", text) else CORES_OF_A_NEURON_DEVICE for text in told)
 
 
-def _fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:
+def _find_fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:
     """(EFA, EFA that reads remote memory, another RDMA device)."""
     adapters = [
         (_first_line(root, f"sys/class/infiniband/{name}/device/vendor"), name)
-        for name in _names(root, "sys/class/infiniband")
+        for name in _list_names(root, "sys/class/infiniband")
     ]
     efa = [name for vendor, name in adapters if vendor == AMAZON_PCI_VENDOR]
     rdma = any(_first_line(root, f"sys/class/infiniband/{name}/device/device") != EFA_WITHOUT_RDMA for name in efa)
     # Without its node in /dev/infiniband a device is seen but cannot be opened; preflight says so.
-    usable = bool(_names(root, "dev/infiniband"))
-    stated = choice(environ, "DLC_EFA")
+    usable = bool(_list_names(root, "dev/infiniband"))
+    stated = read_choice(environ, "DLC_EFA")
     if stated is not None:
         return stated, stated, len(adapters) > len(efa) and usable
     return bool(efa) and usable, rdma and usable, len(adapters) > len(efa) and usable
@@ -108,7 +114,8 @@ def _fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:
 def _usable_cpus(root: str) -> int:
     allowed = len(os.sched_getaffinity(0))
     quota, _, period = _first_line(root, "sys/fs/cgroup/cpu.max").partition(" ")
-    if not quota:  # cgroup v1
+    # Cgroup v1
+    if not quota:
         quota = _first_line(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us")
         period = _first_line(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us")
     if quota.isdigit() and period.isdigit() and int(period):
@@ -116,7 +123,7 @@ def _usable_cpus(root: str) -> int:
     return max(1, allowed)
 
 
-def _names(root: str, folder: str) -> list[str]:
+def _list_names(root: str, folder: str) -> list[str]:
     try:
         return sorted(os.listdir(os.path.join(root, folder)))
     except OSError:

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
-from launch.discovery.cluster import Cluster, named, plain
-from launch.discovery.slurm import expand
+from launch.discovery.cluster import Cluster, make_cluster, match_host
+from launch.discovery.slurm import expand_node_list
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The stated cluster, None without DLC_HOSTS and DLC_GROUPS.
+    """Return the stated cluster, None without DLC_HOSTS and DLC_GROUPS.
 
     Raises LaunchError: empty list, no such rank, a host that is in no group or in two.
     """
     if "DLC_HOSTS" not in environ and "DLC_GROUPS" not in environ:
         return None
-    groups = _groups(environ.get("DLC_GROUPS", ""))
+    groups = _read_groups(environ.get("DLC_GROUPS", ""))
     grouped = [host for members in groups.values() for host in members]
     where = "DLC_HOSTS" if "DLC_HOSTS" in environ else "DLC_GROUPS"
-    hosts = _hosts(environ["DLC_HOSTS"], where) if where == "DLC_HOSTS" else grouped
+    hosts = _read_hosts(environ["DLC_HOSTS"], where) if where == "DLC_HOSTS" else grouped
     if groups and sorted(grouped) != sorted(set(hosts)):
         raise LaunchError(
             CONFIG,
@@ -32,14 +32,14 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
         )
     if not hosts:
         raise LaunchError(CONFIG, "no host", where=where, expected="groups like data=h1,h2;dnn=h3", found="none")
-    return plain(where, hosts, hosts[_rank(environ, hosts)], where, environ, groups)
+    return make_cluster(where, hosts, hosts[_own_rank(environ, hosts)], where, environ, groups)
 
 
-def _rank(environ: Mapping[str, str], hosts: list[str]) -> int:
+def _own_rank(environ: Mapping[str, str], hosts: list[str]) -> int:
     """DLC_RANK; without it the host that is called as this machine is, or the only one."""
     rank = environ.get("DLC_RANK")
     if rank is None:
-        own = named(hosts, environ.get("SLURMD_NODENAME", "")) or named(hosts, environ.get("HOSTNAME", ""))
+        own = match_host(hosts, environ.get("SLURMD_NODENAME", "")) or match_host(hosts, environ.get("HOSTNAME", ""))
         rank = str(hosts.index(own)) if own else "0" if len(hosts) == 1 else ""
     if not re.fullmatch(r"[0-9]{1,6}", rank) or int(rank) >= len(hosts):
         raise LaunchError(
@@ -52,7 +52,7 @@ def _rank(environ: Mapping[str, str], hosts: list[str]) -> int:
     return int(rank)
 
 
-def _groups(stated: str) -> dict[str, list[str]]:
+def _read_groups(stated: str) -> dict[str, list[str]]:
     """`data=h1,h2;dnn=h[3-4]` as name -> hosts."""
     groups: dict[str, list[str]] = {}
     for item in filter(None, (part.strip() for part in stated.split(";"))):
@@ -61,12 +61,12 @@ def _groups(stated: str) -> dict[str, list[str]]:
             raise LaunchError(
                 CONFIG, "malformed", where="DLC_GROUPS", expected="groups like data=h1,h2;dnn=h3", found=shown(stated)
             )
-        groups[name.strip()] = _hosts(members, "DLC_GROUPS")
+        groups[name.strip()] = _read_hosts(members, "DLC_GROUPS")
     return groups
 
 
-def _hosts(stated: str, where: str) -> list[str]:
-    """`a,b[1-3]` as names; where there are IPv6 literals, brackets are theirs."""
+def _read_hosts(stated: str, where: str) -> list[str]:
+    """Read `a,b[1-3]` as names; if there are IPv6 literals, brackets are theirs."""
     if ":" in stated:
         return [host.strip().strip("[]") for host in stated.split(",")]
-    return [host.strip() for host in expand(stated, where)]
+    return [host.strip() for host in expand_node_list(stated, where)]

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
-from launch.discovery.cluster import Cluster, plain
+from launch.discovery.cluster import Cluster, make_cluster
 
-MOST_HOSTS = 100_000  # Kubernetes' own limit for an Indexed Job
+# Kubernetes' own limit for an Indexed Job
+MOST_HOSTS = 100_000
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The pods of the job; None outside of one, and with DLC_NUM_HOSTS=1: such pods are jobs of their own.
+    """Return the pods of the job; None outside of one, and with DLC_NUM_HOSTS=1: each pod is a job then.
 
     Raises LaunchError: nobody says how many pods there are, a number that is none, a host name that does not end with
     the index.
@@ -35,8 +36,8 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
         )
     if environ["DLC_NUM_HOSTS"] == "1" and environ.get("REPLICATED_JOB_REPLICAS", "1") == "1":
         return None
-    pods = _number(environ, "DLC_NUM_HOSTS", 1, MOST_HOSTS)
-    index = _number(environ, "JOB_COMPLETION_INDEX", 0, pods - 1)
+    pods = _read_number(environ, "DLC_NUM_HOSTS", 1, MOST_HOSTS)
+    index = _read_number(environ, "JOB_COMPLETION_INDEX", 0, pods - 1)
     host = environ.get("HOSTNAME", "").partition(".")[0]
     if not host.endswith(f"-{index}"):
         raise LaunchError(
@@ -46,18 +47,20 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
             expected=f"a name that ends with -{index}",
             found=shown(host),
         )
-    hosts, current = _names(environ, host[: -len(f"-{index}")], pods, index)
+    hosts, current = _host_names(environ, host[: -len(f"-{index}")], pods, index)
     service = environ.get("DLC_SERVICE") or environ.get("JOBSET_NAME") or ""
     domain = f".{service}" if service else ""
-    return plain("Kubernetes", [name + domain for name in hosts], current + domain, "JOB_COMPLETION_INDEX", environ)
+    return make_cluster(
+        "Kubernetes", [name + domain for name in hosts], current + domain, "JOB_COMPLETION_INDEX", environ
+    )
 
 
-def _names(environ: Mapping[str, str], job: str, pods: int, index: int) -> tuple[list[str], str]:
-    """(every pod's host name, this one's). Of a JobSet the replicas of the job count as one cluster."""
+def _host_names(environ: Mapping[str, str], job: str, pods: int, index: int) -> tuple[list[str], str]:
+    """Return every pod's host name, and this one's. Of a JobSet the replicas of the job are one cluster."""
     if "REPLICATED_JOB_REPLICAS" not in environ:
         return [f"{job}-{pod}" for pod in range(pods)], f"{job}-{index}"
-    replicas = _number(environ, "REPLICATED_JOB_REPLICAS", 1, MOST_HOSTS // pods)
-    replica = _number(environ, "JOB_INDEX", 0, replicas - 1)
+    replicas = _read_number(environ, "REPLICATED_JOB_REPLICAS", 1, MOST_HOSTS // pods)
+    replica = _read_number(environ, "JOB_INDEX", 0, replicas - 1)
     if not job.endswith(f"-{replica}"):
         raise LaunchError(
             CONFIG, "the job's name", where="HOSTNAME", expected=f"a name that ends with -{replica}", found=shown(job)
@@ -67,7 +70,7 @@ def _names(environ: Mapping[str, str], job: str, pods: int, index: int) -> tuple
     return names, f"{job}-{index}"
 
 
-def _number(environ: Mapping[str, str], name: str, least: int, most: int) -> int:
+def _read_number(environ: Mapping[str, str], name: str, least: int, most: int) -> int:
     text = environ.get(name, "")
     if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= most:
         raise LaunchError(CONFIG, name, where="environment", expected=f"a number from {least} to {most}",

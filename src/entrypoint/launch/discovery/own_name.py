@@ -1,4 +1,4 @@
-"""This host's own name, by which libraries (torchrun, gloo, Horovod) learn their address: does it lead anywhere?
+"""This host's own name, by which libraries (torchrun, gloo, Horovod) learn their address: whether it resolves.
 
 In a container without a network (`docker run --network none`) no name server knows it, and /etc/hosts neither. Without
 the socket module, whose import a job on one host does without.
@@ -17,12 +17,12 @@ LOOPBACK = "127.0.0.1"
 HOSTS_FILE = "etc/hosts"
 
 
-def own_name() -> str:
-    """The name that the kernel has for this host."""
+def get_own_name() -> str:
+    """Return the name that the kernel has for this host."""
     return os.uname().nodename
 
 
-def unlisted(names: Iterable[str], root: str = "/") -> list[str]:
+def find_unlisted(names: Iterable[str], root: str = "/") -> list[str]:
     """Return those of `names` that the hosts file below `root` does not know; an address needs no name."""
     known: list[str] = []
     try:
@@ -36,8 +36,8 @@ def unlisted(names: Iterable[str], root: str = "/") -> list[str]:
     ]
 
 
-def may_be_listed(root: str = "/") -> bool:
-    """Whether the launcher may add to the hosts file: one that an engine has mounted. A machine's is its owner's."""
+def may_list_names(root: str = "/") -> bool:
+    """Return whether the launcher may add to the hosts file: an engine's mount, not the machine's own."""
     path = f"{root}/{HOSTS_FILE}"
     return os.path.ismount(path) and os.access(path, os.W_OK)
 
@@ -48,10 +48,10 @@ def list_names(names: Iterable[str], address: str = LOOPBACK, root: str = "/") -
         file.write(f"{address}\t{' '.join(names)}\n")
 
 
-def trouble(root: str = "/") -> list[str]:
-    """Say that the own name does not resolve where the launcher cannot mend it; nothing where all is well."""
-    name = own_name()
-    if may_be_listed(root) or not unlisted([name], root):
+def describe_trouble(root: str = "/") -> list[str]:
+    """Say that the own name does not resolve where the launcher cannot mend it; nothing if all is well."""
+    name = get_own_name()
+    if may_list_names(root) or not find_unlisted([name], root):
         return []
     try:
         _socket.getaddrinfo(os.fsencode(name), None)

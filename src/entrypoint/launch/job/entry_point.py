@@ -15,15 +15,19 @@ SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL, EXECUTABLE = "script", "package", "modu
 SETTING = "sagemaker_program"
 MOST_NAMES_SHOWN = 10
 _MODULE = re.compile(r"-m\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
-LONGEST_SHEBANG = 256  # bytes, as in the kernel
+# Bytes, as in the kernel
+LONGEST_SHEBANG = 256
 
 
 class EntryPoint(NamedTuple):
     """A program: below the code directory, or what the image or requirements.txt installs (MODULE, CONSOLE)."""
 
-    kind: str  # SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL or EXECUTABLE
-    name: str  # relative to the code directory, "/" between folders; of a MODULE dotted, of a CONSOLE script its name
-    interpreter: tuple[str, ...] = ()  # of a shell script or executable: what its first line names
+    # SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL or EXECUTABLE
+    kind: str
+    # Relative to the code directory, "/" between folders; of a MODULE dotted, of a CONSOLE script its name
+    name: str
+    # Of a shell script or executable: what its first line names
+    interpreter: tuple[str, ...] = ()
 
     @property
     def is_python(self) -> bool:
@@ -31,22 +35,23 @@ class EntryPoint(NamedTuple):
 
     @property
     def program(self) -> str:
-        """How the user would spell it: SM_USER_ENTRY_POINT."""
+        """Spell it as the user would: SM_USER_ENTRY_POINT."""
         return f"-m {self.name}" if self.kind == MODULE else self.name
 
     @property
     def module(self) -> str:
-        """The dotted name under which `python -m` finds a module or a package's program."""
+        """Return the dotted name under which `python -m` finds a module or a package's program."""
         return self.name if self.kind == MODULE else module_name(self.name).replace("/", ".")
 
     def target(self) -> tuple[str, ...]:
-        """What a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
+        """Return what torchrun, and our own launchers, are given: the script, or -m and the module."""
         if self.kind in (PACKAGE, MODULE):
             return ("-m", self.module)
-        return (f"./{self.name}" if self.name.startswith("-") else self.name,)  # no option of torchrun's
+        # No option of torchrun's
+        return (f"./{self.name}" if self.name.startswith("-") else self.name,)
 
     def command(self, python: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """The argument list of one plain process. "--" keeps a script's name from being read as an option."""
+        """Return the arguments of one plain process. "--" keeps a script's name from being an option."""
         if self.kind in (PACKAGE, MODULE):
             return (python, "-m", self.module, *arguments)
         if self.kind == CONSOLE:
@@ -57,7 +62,7 @@ class EntryPoint(NamedTuple):
 
 
 def module_name(program: str) -> str:
-    """The program without its .py, or the -m before a module."""
+    """Return the program without its .py, or the -m before a module."""
     module = _MODULE.fullmatch(program)
     if module:
         return module[1]
@@ -84,8 +89,10 @@ def relative_name(program: str, code: str, setting: str = SETTING) -> str:
     return name
 
 
-def resolve(program: str, folder: str, code: str = "", venv: str = "", setting: str = SETTING) -> EntryPoint:
-    """The entry point `program`; `folder` shows what the code directory `code` holds or will hold.
+def resolve_entry_point(
+    program: str, folder: str, code: str = "", venv: str = "", setting: str = SETTING
+) -> EntryPoint:
+    """Return the entry point `program`; `folder` shows what the code directory `code` holds or will hold.
 
     An empty or absent folder is taken on trust (see `check`). Raises LaunchError: see `relative_name`.
     """
@@ -100,7 +107,7 @@ def resolve(program: str, folder: str, code: str = "", venv: str = "", setting: 
 
 
 def _is_console_script(name: str, folder: str, venv: str) -> bool:
-    """Whether it is, or may be once the code's requirements are installed, a program of the virtual environment."""
+    """Return whether it is, or may be once installed, a program of the virtual environment."""
     if "/" in name or name.endswith((".py", ".sh")):
         return False
     if venv and os.access(f"{venv}/bin/{name}", os.X_OK):
@@ -122,7 +129,7 @@ def _resolve_file(name: str, path: str, code: str) -> EntryPoint:
     return EntryPoint(EXECUTABLE, name, _interpreter(path))
 
 
-def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
+def check_entry_point(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
     """Raise LaunchError, naming what is there, unless the entry point's file is in the code directory."""
     if entry.kind in (PACKAGE, MODULE, CONSOLE) or os.path.isfile(f"{code}/{entry.name}"):
         return
@@ -131,7 +138,7 @@ def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
         "no such entry point",
         where=f"{code}/{entry.name}",
         expected=f"the file that {setting} names",
-        found=contents(code),
+        found=list_contents(code),
     )
 
 
@@ -145,11 +152,12 @@ def make_executable(entry: EntryPoint, code: str) -> None:
         return
     with contextlib.suppress(OSError):
         mode = os.stat(path).st_mode
-        os.chmod(path, mode | (mode & 0o444) >> 2)  # for whoever may read it
+        # For whoever may read it
+        os.chmod(path, mode | (mode & 0o444) >> 2)
 
 
-def contents(code: str) -> str:
-    """What is in the code directory, for messages."""
+def list_contents(code: str) -> str:
+    """Return what is in the code directory, for messages."""
     try:
         names = sorted(os.listdir(code))
     except OSError:
@@ -161,7 +169,7 @@ def contents(code: str) -> str:
 
 
 def is_buildable(code: str) -> bool:
-    """Whether pip can install the folder: setup.py, or a pyproject.toml that names a build system.
+    """Return whether pip can install the folder: setup.py, or a pyproject.toml that names a build system.
 
     Many a pyproject.toml only configures linters, hence the second half (uv draws the same line).
     """
@@ -175,7 +183,7 @@ def is_buildable(code: str) -> bool:
 
 
 def _interpreter(path: str) -> tuple[str, ...]:
-    """What runs a script that has no execute permission: whatever its first line names, for another text the shell.
+    """Return what runs a script without execute permission: what its first line names, for other text the shell.
 
     () for a program, which runs by itself. Shells run a text that names nothing, the kernel refuses it.
     """

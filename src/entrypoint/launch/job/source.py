@@ -9,20 +9,23 @@ from launch.base.compat import NamedTuple
 from launch.base.errors import CANNOT_CREATE, NO_INPUT, LaunchError
 from launch.base.paths import DEFAULT_BASE, Paths
 from launch.base.process_spec import Decision
-from launch.job.parameters import Job
+from launch.job.hyperparameters import Job
 
 IN_PLACE, DIRECTORY, ARCHIVE, FILE, S3 = "in place", "directory", "archive", "file", "s3"
 
 SETTING = "sagemaker_submit_directory"
 CODE_CHANNEL = "code"
-ARCHIVE_NAME = "sourcedir.tar.gz"  # what the SDK calls the archive it puts into the code channel
+# What the SDK calls the archive it puts into the code channel
+ARCHIVE_NAME = "sourcedir.tar.gz"
 
 
 class Source(NamedTuple):
     """The code of the job before it is in the code directory."""
 
-    kind: str  # IN_PLACE, DIRECTORY, ARCHIVE, FILE or S3
-    location: str  # a path or an s3:// URL
+    # IN_PLACE, DIRECTORY, ARCHIVE, FILE or S3
+    kind: str
+    # A path or an s3:// URL
+    location: str
     why: str
 
     @property
@@ -30,27 +33,28 @@ class Source(NamedTuple):
         return Decision(f"code {self.kind}: {self.location}", self.why)
 
     def visible_folder(self, paths: Paths) -> str:
-        """A folder that shows the code before it was put in place: the code directory itself unless it is copied."""
+        """Return a folder that shows the code before it is put in place: the code directory unless it is copied."""
         return self.location if self.kind == DIRECTORY else paths.code
 
 
-def locate(job: Job, paths: Paths) -> Source:
-    """The source that counts. A code directory that is not empty always does: the platform's toolkit never fills it
-    twice, and an image may bring its code along.
+def locate_code(job: Job, paths: Paths) -> Source:
+    """Return the source that counts. A code directory that is not empty always does.
 
-    Raises LaunchError where the stated source does not exist.
+    The platform's toolkit never fills it twice, and an image may bring its code along.
+
+    Raises LaunchError if the stated source does not exist.
     """
-    stated = _relocated(job.text(SETTING), paths)
-    if _names(paths.code):
+    stated = _relocate(job.text(SETTING), paths)
+    if _list_names(paths.code):
         other = stated and stated.rstrip("/") != paths.code
         why = f"it is not empty, so {SETTING} {stated} is not used" if other else "it holds the code"
         return Source(IN_PLACE, paths.code, why)
     if stated.startswith("s3://"):
         return Source(S3, stated, SETTING)
     if stated and stated.rstrip("/") != paths.code:
-        return _stated(stated)
+        return _stated_source(stated)
     channel = paths.channel(CODE_CHANNEL)
-    names = _names(channel)
+    names = _list_names(channel)
     if names == [ARCHIVE_NAME]:
         return Source(ARCHIVE, f"{channel}/{ARCHIVE_NAME}", "the code channel")
     if names:
@@ -58,7 +62,7 @@ def locate(job: Job, paths: Paths) -> Source:
     return Source(IN_PLACE, paths.code, "nothing else was stated")
 
 
-def put_in_place(source: Source, paths: Paths, download: str = "") -> tuple[str, ...]:
+def put_code_in_place(source: Source, paths: Paths, download: str = "") -> tuple[str, ...]:
     """Fill the code directory, which is empty unless the source is IN_PLACE; warnings about what was left out.
 
     `download` is the file that an S3 source was fetched to. Raises LaunchError and StopRequested, leaving the directory
@@ -68,25 +72,26 @@ def put_in_place(source: Source, paths: Paths, download: str = "") -> tuple[str,
         return ()
     os.makedirs(paths.code, exist_ok=True)
     try:
-        with signals.Interrupting():  # an archive may be large, and a channel lie on a mount that hangs
-            return _fill(source, paths, download)
+        # An archive may be large, and a channel lie on a mount that hangs
+        with signals.Interrupting():
+            return _fill_folder(source, paths, download)
     except OSError as error:
-        _empty(paths.code)
+        _empty_folder(paths.code)
         raise LaunchError(
             CANNOT_CREATE, "not copied", where=paths.code, expected=f"a copy of {source.location}", found=str(error)
         ) from error
     except BaseException:
-        _empty(paths.code)
+        _empty_folder(paths.code)
         raise
 
 
-def _fill(source: Source, paths: Paths, download: str) -> tuple[str, ...]:
+def _fill_folder(source: Source, paths: Paths, download: str) -> tuple[str, ...]:
     import shutil
 
     if source.kind in (ARCHIVE, S3):
-        from launch.job.unpack import unpack
+        from launch.job.archive import unpack_archive
 
-        return unpack(download or source.location, paths.code)
+        return unpack_archive(download or source.location, paths.code)
     if source.kind == DIRECTORY:
         shutil.copytree(source.location, paths.code, symlinks=True, dirs_exist_ok=True)
     else:
@@ -94,10 +99,10 @@ def _fill(source: Source, paths: Paths, download: str) -> tuple[str, ...]:
     return ()
 
 
-def _empty(folder: str) -> None:
+def _empty_folder(folder: str) -> None:
     import shutil
 
-    for name in _names(folder):
+    for name in _list_names(folder):
         path = f"{folder}/{name}"
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -105,7 +110,7 @@ def _empty(folder: str) -> None:
             os.unlink(path)
 
 
-def _stated(location: str) -> Source:
+def _stated_source(location: str) -> Source:
     if os.path.isdir(location):
         return Source(DIRECTORY, location, SETTING)
     if not os.path.isfile(location):
@@ -125,14 +130,14 @@ def _is_archive(path: str) -> bool:
         return False
 
 
-def _relocated(path: str, paths: Paths) -> str:
-    """A path below /opt/ml as it is called where SAGEMAKER_BASE_DIR has moved it."""
+def _relocate(path: str, paths: Paths) -> str:
+    """Return a path below /opt/ml as it is called if SAGEMAKER_BASE_DIR has moved it."""
     if path == DEFAULT_BASE or path.startswith(f"{DEFAULT_BASE}/"):
         return paths.base + path[len(DEFAULT_BASE) :]
     return path
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:

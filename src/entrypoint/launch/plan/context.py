@@ -1,4 +1,4 @@
-"""What is known about a job on this host before a strategy decides which processes it becomes."""
+"""What a strategy is given: all that is known about a job on this host. Imports base, discovery, job, network."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from launch.base.process_spec import ProcessSpec
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import EntryPoint
-from launch.job.parameters import Job
-from launch.plan.network import Network, reached_at
+from launch.job.hyperparameters import Job
+from launch.plan.network import Network, address_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-LARGEST_SCRIPT = 4 * 1024 * 1024  # bytes searched
-PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
+# Bytes searched
+LARGEST_SCRIPT = 4 * 1024 * 1024
+# Whatever the strategy, in spite of its name
+PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 
 
 class Context(NamedTuple):
@@ -31,14 +33,19 @@ class Context(NamedTuple):
     job: Job
     entry: EntryPoint
     hosts: tuple[str, ...]
-    env: Mapping[str, str]  # the whole environment of a plain process of this job
-    environ: Mapping[str, str]  # the launcher's own: what the user set
+    # The whole environment of a plain process of this job
+    env: Mapping[str, str]
+    # The launcher's own: what the user set
+    environ: Mapping[str, str]
     paths: Paths
     venv: str
-    run_dir: str  # where this host's launcher keeps private files of the job
-    installed: frozenset[str]  # libraries of the image, of those that strategies ask about; empty: unknown
+    # Where this host's launcher keeps private files of the job
+    run_dir: str
+    # Libraries of the image, of those that strategies ask about; empty: unknown
+    installed: frozenset[str]
     network: Network = Network()
-    installs: bool = False  # whether the user's code brings packages, which `installed` does not know
+    # Whether the code brings packages, which `installed` does not know
+    installs: bool = False
 
     @property
     def python(self) -> str:
@@ -46,21 +53,21 @@ class Context(NamedTuple):
 
     @property
     def host_rank(self) -> int:
-        """This host's place in the distributed group; only for hosts in it."""
+        """Return this host's place in the distributed group; only for hosts in it."""
         return self.hosts.index(self.cluster.current_host)
 
     @property
     def leader(self) -> str:
-        """The first host of the distributed group, as listed."""
+        """Return the first host of the distributed group, as listed."""
         return self.hosts[0]
 
     def address(self, host: str) -> str:
-        """What reaches a host."""
-        return reached_at(host, self.cluster, self.network)
+        """Return what reaches a host."""
+        return address_of(host, self.cluster, self.network)
 
     @property
     def processes_per_host(self) -> int:
-        """The job's number, else what Kubeflow tells torchrun (auto, gpu, cpu too), else one for each accelerator."""
+        """Return the job's number, else Kubeflow's (auto, gpu, cpu too), else one an accelerator."""
         stated = self.environ.get("PET_NPROC_PER_NODE", "")
         own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
         own = self.devices.usable_cpus if stated == "cpu" else own
@@ -75,13 +82,13 @@ class Context(NamedTuple):
         defaults: Mapping[str, str] | None = None,
         essential: bool = True,
     ) -> ProcessSpec:
-        """A process in the code directory; `variables` are set, `defaults` only where the user did not set them."""
+        """Make a process in the code directory; `defaults` are set only if the user did not set them."""
         env = {**self.env, **(variables or {})}
         env.update({name: value for name, value in (defaults or {}).items() if name not in self.environ})
         return ProcessSpec(argv, env, self.paths.code, role, rank, essential)
 
     def script_has(self, pattern: re.Pattern[bytes]) -> bool:
-        """Whether the entry point is a Python script in which the pattern is found."""
+        """Return whether the entry point is a Python script that has the pattern."""
         if self.entry.kind != "script":
             return False
         try:
@@ -91,7 +98,7 @@ class Context(NamedTuple):
             return False
 
     def require_script(self, strategy: str) -> None:
-        """Raise LaunchError unless the entry point is a Python script: what the strategy starts is Python."""
+        """Raise LaunchError unless the entry point is a Python script: the strategy starts Python."""
         if self.entry.kind not in ("script", "module"):
             raise LaunchError(
                 CONFIG,

@@ -1,4 +1,4 @@
-"""Shows what would be started, and why, as text or JSON. It is the run itself, stopped before its last arrow."""
+"""Shows what would be started, and why, as text or JSON. Starts nothing."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from launch.base.process_spec import ProcessSpec
 from launch.base.variables import family_of
-from launch.plan.interpretation import Interpretation
+from launch.plan.host_plan import HostPlan
 
 
-def as_json(interpretation: Interpretation, gpus: Mapping[str, Any] | None = None) -> str:
+def as_json(plan: HostPlan, gpus: Mapping[str, Any] | None = None) -> str:
     """Cluster, job, devices, environment, processes and decisions, as one JSON object; on a GPU host, its GPUs too."""
-    return json.dumps({**as_data(interpretation), **({"gpus": gpus} if gpus else {})}, indent=2)
+    return json.dumps({**as_data(plan), **({"gpus": gpus} if gpus else {})}, indent=2)
 
 
-def as_data(interpretation: Interpretation) -> dict[str, Any]:
-    """The object that `as_json` prints."""
-    request, context, launch, install, _ = interpretation
+def as_data(plan: HostPlan) -> dict[str, Any]:
+    """Return the object that `as_json` prints."""
+    request, context, launch, install, _ = plan
     cluster, job = request.cluster, context.job
     before, processes = (
-        [_process(process, request.environ) for process in planned]
+        [_process_as_data(process, request.environ) for process in planned]
         for planned in ((*install, *launch.before), launch.processes)
     )
-    env = added(context.env, request.environ)
+    env = changed_variables(context.env, request.environ)
     names = sorted({name for each in ({"env": env}, *before, *processes) for name in each["env"]})
     return {
         "cluster": {
@@ -52,35 +52,35 @@ def as_data(interpretation: Interpretation) -> dict[str, Any]:
         "devices": request.devices._asdict(),
         "strategy": launch.strategy,
         "env": env,
-        "reasons": {name: reason(name) for name in names},
+        "reasons": {name: reason_for(name) for name in names},
         "before": before,
         "processes": processes,
         "decisions": [decision._asdict() for decision in launch.decisions],
     }
 
 
-def as_text(interpretation: Interpretation, gpus: Sequence[str] = ()) -> str:
-    """The same for a person: what all processes get stands once, every variable with the reason why it is set."""
-    data = as_data(interpretation)
+def as_text(plan: HostPlan, gpus: Sequence[str] = ()) -> str:
+    """Show the same to a person: what all processes get stands once, every variable with the reason for it."""
+    data = as_data(plan)
     lines = [f"host {data['cluster']['current_host']} of {', '.join(data['cluster']['hosts'])}"]
     lines += [f"devices: {', '.join(f'{name} {value}' for name, value in data['devices'].items())}", *gpus]
     lines += [f"{decision['what']}: {decision['why']}" for decision in data["decisions"]]
-    lines += ["variables of every process:", *_variables(data["env"], data["reasons"])]
+    lines += ["variables of every process:", *_variable_lines(data["env"], data["reasons"])]
     for process in (*data["before"], *data["processes"]):
         own = {name: value for name, value in process["env"].items() if data["env"].get(name) != value}
         lines += [f"{process['role']}, rank {process['rank']}, in {process['cwd']}:"]
-        lines += [f"  {shlex.join(process['argv'])}", *_variables(own, data["reasons"])]
+        lines += [f"  {shlex.join(process['argv'])}", *_variable_lines(own, data["reasons"])]
     return "\n".join(lines)
 
 
-def reason(name: str) -> str:
+def reason_for(name: str) -> str:
     """Why a variable is set, as the table of docs/launcher.md says; empty for one that is not in it."""
     variable = family_of(name)
     return variable.why if variable else ""
 
 
-def _variables(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
-    """A line for each, its reason behind it; variables of one reason (SM_*) have it above the first of them."""
+def _variable_lines(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
+    """Return a line for each, its reason behind it; variables of one reason (SM_*) have it above the first."""
     lines, told = [], ""
     for name in sorted(env, key=lambda name: (name.startswith("SM_"), name)):
         why = reasons[name]
@@ -93,10 +93,10 @@ def _variables(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def added(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the launcher sets or changes, sorted by name."""
+def changed_variables(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the launcher sets or changes, sorted by name."""
     return {name: env[name] for name in sorted(env) if environ.get(name) != env[name]}
 
 
-def _process(process: ProcessSpec, environ: Mapping[str, str]) -> dict[str, Any]:
-    return {**process._asdict(), "env": added(process.env, environ)}
+def _process_as_data(process: ProcessSpec, environ: Mapping[str, str]) -> dict[str, Any]:
+    return {**process._asdict(), "env": changed_variables(process.env, environ)}

@@ -7,8 +7,8 @@ import os
 import re
 
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.files import can_make_folder
 from launch.base.paths import Paths
-from launch.base.private_files import can_be_made
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
 from launch.job.entry_point import MODULE, SCRIPT, EntryPoint
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py", "ray")
-TENSORFLOW_2_16 = "tensorflow 2.16"  # this one or a later one: Keras is Keras 3, and there are no Estimators
+# This one or a later one: Keras is Keras 3, and there are no Estimators
+TENSORFLOW_2_16 = "tensorflow 2.16"
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
-ON = ("1", "true", "True")  # as TensorFlow reads it
+# As TensorFlow reads it
+ON = ("1", "true", "True")
 
 
 def framework_variables(installed: frozenset[str], region: str) -> dict[str, str]:
-    """What the platform's TensorFlow toolkit sets in its images, where the user did not."""
+    """Return what the platform's TensorFlow toolkit sets in its images, unless the user did."""
     if "tensorflow" not in installed:
         return {}
     return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": region, "S3_USE_HTTPS": "1"}
@@ -34,7 +36,7 @@ def framework_variables(installed: frozenset[str], region: str) -> dict[str, str
 def keras_variables(
     entry: EntryPoint, folder: str, installed: frozenset[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[Decision, ...]]:
-    """Which Keras `tf.keras` is, with the reason; nothing where TensorFlow has one alone. `folder` shows the code.
+    """Return which Keras `tf.keras` is, with the reason; nothing if TensorFlow has one alone. `folder`: the code.
 
     The user's own setting stays. Without a word of the script it is Keras 2: Keras 3 fails below some strategies.
     """
@@ -64,7 +66,7 @@ _IMPORTS = re.compile(rb"^[ \t]*(?:from[ \t]+\.*([\w.]*)[ \t]+)?import[ \t]*(\([
 
 
 def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
-    """The entry point's source and that of each module in `folder` that it imports, by path below that."""
+    """Return the entry point's source and those of modules in `folder` that it imports, by path below that."""
     waiting = [entry.name] if entry.kind == SCRIPT else _files(entry.name, "") if entry.kind == MODULE else []
     seen = set()
     while waiting:
@@ -82,13 +84,13 @@ def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _files(module: str, below: str) -> list[str]:
-    """Where a module may be; `below`: the folder of the file that imports it."""
+    """Return where a module may be; `below`: the folder of the file that imports it."""
     path = os.path.join(below, module.replace(".", "/"))
     return [f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"]
 
 
 def keras_warning(strategy: str, env: Mapping[str, str], installed: frozenset[str]) -> tuple[Decision, ...]:
-    """A warning where Keras 3 meets a strategy that it fails under. `env` is that of the processes."""
+    """Warn if Keras 3 meets a strategy that it fails under. `env` is that of the processes."""
     meets = strategy in ("horovod", "mpi", "tf_multi_worker", "tf_parameter_server")
     if not meets or TENSORFLOW_2_16 not in installed or env.get(LEGACY_KERAS) in ON:
         return ()
@@ -124,8 +126,8 @@ _ADVICE = (
 _MIXED = r"Only instances of `?keras|KerasTensor|Could not interpret (optimizer|initializer|metric|loss)"
 
 
-def advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
-    """What to do about a TensorFlow script's last lines, "" for failures of its own. `env` is its environment."""
+def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
+    """Return what to do about a TensorFlow script's last lines, "" for failures of its own. `env`: the script's."""
     text = "\n".join(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     for pattern, remedy in _ADVICE:
         if match := re.search(pattern, text, re.MULTILINE):
@@ -135,11 +137,12 @@ def advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
     return ""
 
 
-CHIEF_NAMES = ("master", "chief")  # the platform's, which Estimators know, and TensorFlow 2's
+# The platform's, which Estimators know, and TensorFlow 2's
+CHIEF_NAMES = ("master", "chief")
 
 
 def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[str, str]:
-    """What TF_CONFIG calls the first task of a job with parameter servers, and why.
+    """Return what TF_CONFIG calls the first task of a job with parameter servers, and why.
 
     Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
     """
@@ -159,11 +162,12 @@ def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[s
 
 
 def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: bool) -> dict[str, str]:
-    """What Hugging Face's accelerate, below every Trainer, has to be told where it would guess wrong.
+    """Return what Hugging Face's accelerate, below every Trainer, has to be told: it would guess wrong.
 
     Without an accelerator each rank would train a model of its own; with torch_xla in the image it would take that.
     """
-    if uses_xla or devices.num_neurons:  # whose cores are reached through torch_xla
+    # Whose cores are reached through torch_xla
+    if uses_xla or devices.num_neurons:
         return {}
     variables = {}
     if "torch_xla" in installed:
@@ -174,19 +178,21 @@ def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: 
 
 
 def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
-    """NCCL's flight recorder in PyTorch: it keeps the last collectives, and dumps them on a timeout or when asked."""
+    """Switch on NCCL's flight recorder in PyTorch: it dumps the last collectives on a timeout or when asked."""
     variables = {
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",  # collectives
+        # Collectives
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{paths.launcher}/nccl_trace_rank_",
     }
-    if can_be_made(run_dir):  # a rank that cannot make its pipe there gives up
+    # A rank that cannot make its pipe there gives up
+    if can_make_folder(run_dir):
         variables["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = f"{run_dir}/nccl_trace_rank_"
     return variables
 
 
-def installed(venv: str) -> frozenset[str]:
-    """The known libraries in a virtual environment; empty where there is no such environment."""
+def find_installed(venv: str) -> frozenset[str]:
+    """Return the known libraries in a virtual environment; empty if there is no such environment."""
     folders = glob.glob(f"{glob.escape(venv)}/lib/*/site-packages")
     names = [name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}")]
     if "tensorflow" in names:
@@ -203,13 +209,13 @@ WITHOUT_NCCL = "lib/python3*/site-packages/horovod/without_nccl.py"
 _IMPORT = re.compile(rb"^(import|from)[ \t]+horovod\b", re.MULTILINE)
 
 
-def imported(context: Context) -> bool:
-    """Whether the script imports Horovod, not only where it is there or asked for."""
+def imports_horovod(context: Context) -> bool:
+    """Return whether the script imports Horovod, not only if it is there or asked for."""
     return context.script_has(_IMPORT)
 
 
 def require_gpus(context: Context) -> None:
-    """Raise LaunchError where Horovod would meet GPUs that it cannot use."""
+    """Raise LaunchError if Horovod would meet GPUs that it cannot use."""
     found = glob.glob(f"{glob.escape(context.venv)}/{WITHOUT_NCCL}") if context.devices.num_gpus else []
     if not found:
         return

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from launch.base import process_spec
-from launch.base.private_files import can_be_made, folder
+from launch.base.files import can_make_folder, make_private_folder
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import EXECUTABLE, SHELL, EntryPoint, is_buildable
 from launch.plan.context import Context
@@ -14,8 +14,8 @@ from launch.plan.context import Context
 REQUIREMENTS = "requirements.txt"
 
 
-def needed(entry: EntryPoint, folder: str) -> tuple[str, ...]:
-    """What pip is to install for the code that `folder` shows, () for nothing.
+def pip_arguments(entry: EntryPoint, folder: str) -> tuple[str, ...]:
+    """Return what pip is to install for the code that `folder` shows, () for nothing.
 
     Shell scripts and executables get their requirements too, which the platform's toolkit leaves out. Like there they
     get no package: they install it themselves where they want it, and its build may need what this job cannot reach.
@@ -25,33 +25,39 @@ def needed(entry: EntryPoint, folder: str) -> tuple[str, ...]:
     return (*package, *requirements)
 
 
-def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
-    """The pip command for the code that `folder` shows, () where there is nothing to install."""
-    what = needed(context.entry, folder)
+def pip_processes(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
+    """Return the pip command for the code that `folder` shows, () if there is nothing to install."""
+    what = pip_arguments(context.entry, folder)
     if not what:
         return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")
-    pip = (process_spec.path("codeartifact_pip"), repository) if repository else (process_spec.path("pip_install"),)
-    python = installer(context.env, context.venv, context.run_dir)
+    pip = (
+        (process_spec.program_path("codeartifact_pip"), repository)
+        if repository
+        else (process_spec.program_path("pip_install"),)
+    )
+    python = pip_installer(context.env, context.venv, context.run_dir)
     argv = (python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
     process = context.process(argv, "install", -1, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
     failed = f"{REQUIREMENTS if '-r' in what else 'the package'} could not be installed"
     return (process._replace(failure=failed),)
 
 
-HOME, PACKAGES = "home", "packages"  # below the run directory
+# Below the run directory
+HOME, PACKAGES = "home", "packages"
 
 
 def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
-    """A home below the run directory where the user's own cannot be written to, else nothing.
+    """Return a home below the run directory if the user's own cannot be written to, else nothing.
 
     For a user without an entry in /etc/passwd the engine says that / is the home.
     """
     home = environ.get("HOME")
-    if not home or os.access(home, os.W_OK) or not can_be_made(run_dir):
+    if not home or os.access(home, os.W_OK) or not can_make_folder(run_dir):
         return {}
     variables = {"HOME": f"{run_dir}/{HOME}"}
-    import pwd  # in most jobs nobody asks for it
+    # In most jobs nobody asks for it
+    import pwd
 
     try:
         pwd.getpwuid(os.geteuid())
@@ -61,9 +67,9 @@ def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
 
 
 def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[str, str]:
-    """What makes packages below the run directory seen, where the image's environment takes none; else nothing."""
+    """Return what shows packages below the run directory if the image's environment takes none; else nothing."""
     found = site_packages(venv)
-    if not found or os.access(found, os.W_OK) or not can_be_made(run_dir):
+    if not found or os.access(found, os.W_OK) or not can_make_folder(run_dir):
         return {}
     own = f"{run_dir}/{PACKAGES}"
     python_path = env["PYTHONPATH"].split(":")
@@ -71,25 +77,25 @@ def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[s
     return {"PATH": f"{own}/bin:{env['PATH']}", "PYTHONPATH": ":".join(python_path)}
 
 
-def installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
-    """The Python that installs what the user's code needs."""
+def pip_installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
+    """Return the Python that installs what the user's code needs."""
     own = f"{run_dir}/{PACKAGES}"
     return f"{own}/bin/python" if env["PATH"].startswith(f"{own}/bin:") else f"{venv}/bin/python"
 
 
-def make(env: Mapping[str, str], venv: str, run_dir: str) -> None:
+def make_own_folders(env: Mapping[str, str], venv: str, run_dir: str) -> None:
     """Make the folders that these variables name, where they name any. Raises LaunchError, and OSError."""
     home, own = f"{run_dir}/{HOME}", f"{run_dir}/{PACKAGES}"
     if env.get("HOME") == home:
-        folder(run_dir)
+        make_private_folder(run_dir)
         os.makedirs(home, mode=0o700, exist_ok=True)
     if env["PATH"].startswith(f"{own}/bin:"):
-        folder(run_dir)
+        make_private_folder(run_dir)
         _make_environment(own, venv)
 
 
 def site_packages(venv: str) -> str:
-    """Where a virtual environment keeps its packages; empty where there is none."""
+    """Return where a virtual environment keeps its packages; empty if there is none."""
     try:
         pythons = os.listdir(f"{venv}/lib")
     except OSError:
@@ -99,7 +105,7 @@ def site_packages(venv: str) -> str:
 
 
 def _make_environment(own: str, venv: str) -> None:
-    """A virtual environment that sees the packages of the other one: pip replaces none of those, it puts newer before.
+    """Make a virtual environment that sees the other's packages: pip replaces none of them, it puts newer before.
 
     Made by hand, because module venv takes a tenth of a second, and ten times that with pip.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from launch.base.compat import NamedTuple
-from launch.base.paths import WORDS
+from launch.base.paths import PROGRAM_FILES
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 
@@ -20,16 +20,22 @@ LOOPBACK = "127.0.0.1"
 class Network(NamedTuple):
     """What the hosts of a group learned of each other when they met; empty for a host alone and before the meeting."""
 
-    addresses: Mapping[str, str] = {}  # hosts whose names do not resolve here -> the address to use instead
-    sources: Mapping[str, str] = {}  # host -> the address that its connections come from
-    listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
-    secret: str = ""  # hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
-    data_token: str = ""  # the same for the data service of dlc_runtime
-    words: Mapping[str, str] = {}  # what this host's program may say -> the file that it makes to say it
+    # Hosts whose names do not resolve here -> the address to use instead
+    addresses: Mapping[str, str] = {}
+    # host -> the address that its connections come from
+    sources: Mapping[str, str] = {}
+    # This host's addresses on the job's network; empty: all it has
+    listen: tuple[str, ...] = ()
+    # The secret (hexadecimal) needed to join the ranks' rendezvous and to start MPI
+    secret: str = ""
+    # The same for the data service of dlc_runtime
+    data_token: str = ""
+    # What this host's program may say -> the file that it makes to say it
+    program_files: Mapping[str, str] = {}
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
-    """What a process that talks to other processes needs, wherever it runs."""
+    """Return what a process that talks to other processes needs, wherever it runs."""
     variables = {"NCCL_SOCKET_IFNAME": cluster.network_interface}
     if len(cluster.hosts) > 1 and cluster.network_interface in devices.interfaces:
         variables["GLOO_SOCKET_IFNAME"] = cluster.network_interface
@@ -45,31 +51,31 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
 
 
 def data_service_variables(network: Network) -> dict[str, str]:
-    """What dlc_runtime's data service cannot learn elsewhere: a secret of this job, and hosts without a name."""
+    """Return what dlc_runtime's data service cannot learn elsewhere: the job's secret, and hosts without a name."""
     variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
-    variables.update((WORDS[what], path) for what, path in network.words.items())
+    variables.update((PROGRAM_FILES[what], path) for what, path in network.program_files.items())
     if network.addresses:
         variables["DLC_HOST_ADDRESSES"] = json.dumps(dict(network.addresses), separators=(",", ":"))
     return variables
 
 
-def reached_at(host: str, cluster: Cluster, network: Network) -> str:
-    """A host's name, its address where the name does not resolve, localhost where nobody gave the only host a name."""
+def address_of(host: str, cluster: Cluster, network: Network) -> str:
+    """Return a host's name, its address if the name does not resolve, localhost if the only host has no name."""
     return "localhost" if cluster.is_nameless else network.addresses.get(host, host)
 
 
-def address(host: str, port: int | str) -> str:
+def join_host_port(host: str, port: int | str) -> str:
     """`host:port`; an IPv6 literal gets the brackets that tell its colons from the port's."""
     return f"{url_host(host)}:{port}"
 
 
 def url_host(host: str) -> str:
-    """The host as it stands in a URL or before a port."""
+    """Return the host as it stands in a URL or before a port."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def thread_variables(devices: Devices, processes_per_host: int) -> dict[str, str]:
-    """Each of several processes gets its share of the CPUs; one process alone keeps its library's default."""
+    """Give each of several processes its share of the CPUs; one process alone keeps its library's default."""
     if processes_per_host < 2:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, devices.usable_cpus // processes_per_host))}

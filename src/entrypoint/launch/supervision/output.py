@@ -15,17 +15,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from launch.supervision.journal import Log
+    from launch.supervision.event_log import ProcessLog
 
-READ_SIZE = 1 << 16  # a pipe's default capacity
-LONGEST_LINE = 1 << 16  # a longer one is shown as several lines, so that it cannot fill the memory
-TAIL_SIZE = 1 << 15  # kept of each stream for the failure report
-BACKLOG = 1 << 20  # with more than this unwritten nothing more is read: the writers wait, as they would without us
-PIPE_BUF = 4096  # a pipe that polls as writable takes this much without blocking (pipe(7))
-PAUSE = 0.02  # seconds while lines trickle in: one turn for many lines instead of one each
-REDRAW_INTERVAL = 1.0  # seconds between two states of a progress bar that are shown
-MOST_HELD = 1 << 20  # what a pipe can be made to hold without privilege
-STALLED = 5.0  # seconds in which a reader took nothing: after a stop it is not waited for any longer
+# A pipe's default capacity
+READ_SIZE = 1 << 16
+# A longer one is shown as several lines, so that it cannot fill the memory
+LONGEST_LINE = 1 << 16
+# Kept of each stream for the failure report
+TAIL_SIZE = 1 << 15
+# With more than this unwritten nothing more is read: the writers wait, as they would without us
+BACKLOG = 1 << 20
+# A pipe that polls as writable takes this much without blocking (pipe(7))
+PIPE_BUF = 4096
+# Seconds while lines trickle in: one turn for many lines instead of one each
+PAUSE = 0.02
+# Seconds between two states of a progress bar that are shown
+REDRAW_INTERVAL = 1.0
+# What a pipe can be made to hold without privilege
+MOST_HELD = 1 << 20
+# Seconds in which a reader took nothing: after a stop it is not waited for any longer
+STALLED = 5.0
 
 # A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
 # a newline draw nothing.
@@ -64,7 +73,7 @@ class Sink:
             self.pending.clear()
 
     def _whole_lines(self) -> int:
-        """How much to write at once: whole lines, so that nobody else's line comes between two halves of one.
+        """Return how much to write at once: whole lines, so that no other line comes between two halves of one.
 
         What is at most PIPE_BUF long goes into a pipe in one piece; a longer line has to be written alone.
         """
@@ -75,7 +84,8 @@ class Sink:
 
     def _write_alone(self, size: int) -> int:
         """Write all of it while the others wait: they are parents of ranks, and these would wait for the reader too."""
-        import fcntl  # only they have a lock
+        # Only they have a lock
+        import fcntl
 
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
@@ -91,14 +101,17 @@ class Sink:
 class Stream:
     """One output stream of one process: read end of its pipe, its prefix (may be empty), its last bytes."""
 
-    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"", log: Log | None = None) -> None:
+    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"", log: ProcessLog | None = None) -> None:
         self.fd = fd
         self.sink = sink
         self._log = log
-        self._redrawn_at = 0.0  # when a state of a progress bar was shown last
-        self._hidden = b""  # its newest state since then
+        # When a state of a progress bar was shown last
+        self._redrawn_at = 0.0
+        # Its newest state since then
+        self._hidden = b""
         self.tail = b""
-        self.captured: bytearray | None = None  # a copy of what is read, while somebody wants it
+        # A copy of what is read, while somebody wants it
+        self.captured: bytearray | None = None
         self._prefix = prefix
         self._partial = b""
         self._held_return = False
@@ -117,7 +130,7 @@ class Stream:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the reader of what comes here is so far behind that nothing more is to be read."""
+        """Return whether the reader is so far behind that nothing more is to be read."""
         return len(self.sink.pending) >= BACKLOG
 
     def take(self, data: bytes) -> None:
@@ -133,7 +146,7 @@ class Stream:
             self.sink.write(data)
 
     def last_lines(self, number: int) -> tuple[str, ...]:
-        """The last lines that say something, at most `number`."""
+        """Return the last lines that say something, at most `number`."""
         text = self.tail.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         return tuple(line for line in text.split("\n") if line.strip())[-number:]
 
@@ -161,7 +174,7 @@ class Stream:
             self._partial = self._partial[LONGEST_LINE:]
 
     def _thin_out(self, data: bytes) -> bytes:
-        """The data with line ends alone: of the states that a progress bar is drawn in, one a second and the last.
+        """Return the data with line ends alone: of a progress bar's states one a second, and the last.
 
         A carriage return at the very end is held until it is known what follows it.
         """
@@ -204,7 +217,7 @@ class Console:
 
     @property
     def is_open(self) -> bool:
-        """Whether any stream has not come to its end."""
+        """Return whether any stream has not come to its end."""
         return bool(self._streams)
 
     def turn(self, timeout: float) -> None:
@@ -223,7 +236,8 @@ class Console:
     def drain(self, streams: list[Stream]) -> None:
         """Take what these streams hold right now: what a process wrote before it ended is known after this."""
         for stream in streams:
-            for _ in range(1 + MOST_HELD // READ_SIZE):  # bounded: a relative that lives on may write for ever
+            # Bounded: a relative that lives on may write for ever
+            for _ in range(1 + MOST_HELD // READ_SIZE):
                 if stream.fd not in self._streams or self._advance(stream) <= 0:
                     break
             self.flush()
@@ -238,7 +252,7 @@ class Console:
         self.flush_all(timeout)
 
     def flush_all(self, timeout: float, is_short: Callable[[], object] = signals.received) -> None:
-        """Write what is queued, for `timeout` seconds; where time `is_short`, for STALLED without a reader."""
+        """Write what is queued, for `timeout` seconds; if time `is_short`, for STALLED without a reader."""
         taken_at, size = time.monotonic(), -1
         deadline = taken_at + timeout
         while self.stdout.pending or self.stderr.pending:
@@ -253,12 +267,13 @@ class Console:
 
     def begin_capture(self) -> None:
         """Keep a copy of everything that is read from now on."""
-        self._capturing = list(self._streams.values())  # some of them end meanwhile
+        # Some of them end meanwhile
+        self._capturing = list(self._streams.values())
         for stream in self._capturing:
             stream.captured = bytearray()
 
     def end_capture(self) -> bytes:
-        """The copies, one stream after the other."""
+        """Return the copies, one stream after the other."""
         copies = b"".join(stream.captured or b"" for stream in self._capturing)
         for stream in self._capturing:
             stream.captured = None

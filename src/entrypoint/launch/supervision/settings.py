@@ -1,62 +1,144 @@
-"""How a run is supervised, and what it asks of the group of hosts that it is part of."""
+"""How a run is supervised, what it asks of the group of hosts, and what a stop leaves: seconds and checkpoints."""
 
 from __future__ import annotations
 
+import os
+
 from launch.base.compat import NamedTuple
-from launch.base.errors import FAILED, Failure, Verdict
+from launch.base.errors import FAILED, Failure, Verdict, one_line
+from launch.base.settings import read_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Protocol
+
+
+if TYPE_CHECKING:
 
     class GroupOfHosts(Protocol):
         """The group of hosts that this one is part of: member.Group."""
 
         @property
-        def holds(self) -> bool:
-            """Whether this host stays for the group's end when its own part is done."""
+        def must_stay(self) -> bool:
+            """Return whether this host stays for the group's end when its own part is done."""
 
         @property
-        def is_borne(self) -> bool:
-            """Whether the job goes on although this host, a data host, has failed: its failure follows from nothing."""
+        def failure_is_tolerated(self) -> bool:
+            """Return whether the job goes on although this host, a data host, has failed."""
 
         def fileno(self) -> int:
-            """A descriptor that is readable once there is a verdict, or a stop of another host."""
+            """Return a descriptor that is readable once there is a verdict, or a stop of another host."""
 
         def verdict(self) -> Verdict | None:
-            """How the run has to end because the group ended; None while it has not."""
+            """Return how the run has to end because the group ended; None while it has not."""
 
         def report(self, failure: Failure | None, kind: str = FAILED) -> None:
             """Tell the group how this host's part ended: None is well, or with STOPPED: stopped, its state saved."""
 
-        def stopping(self, signum: int) -> None:
+        def tell_stopping(self, signum: int) -> None:
             """Tell the group at once that this host was asked to stop."""
 
-        def remote_stop(self) -> str:
+        def stopping_host(self) -> str:
             """Another host that was asked to stop, empty while none was: then this one stops too."""
 
-        def ended_early(self, by_stop: str = "", left: str = "") -> None:
+        def tell_ended_early(self, by_stop: str = "", left: str = "") -> None:
             """Tell the group of a process that the stop ended here, as a sentence, or of a rank that left with 0."""
 
         def ended_by_stop(self) -> str:
-            """The first process of the job that the stop ended, where that was on another host; else empty."""
+            """Return the first process of the job that the stop ended, if that was on another host; else empty."""
 
 
-STOP_GRACE, STOP_MARGIN = 100.0, 20.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
-END_GRACE = 10.0  # seconds; for what is left when the job's own processes have ended or one has failed
-RAY_END_GRACE = 3.0  # seconds; the same with Ray, whose tasks nobody waits for when the script has ended
+# Seconds; the platform sends SIGKILL 120 s after its SIGTERM
+STOP_GRACE, STOP_MARGIN = 100.0, 20.0
+# Seconds; for what is left when the job's own processes have ended or one has failed
+END_GRACE = 10.0
+# Seconds; the same with Ray, whose tasks nobody waits for when the script has ended
+RAY_END_GRACE = 3.0
 
 
 class Settings(NamedTuple):
     """How a run is supervised. All durations in seconds."""
 
-    host: str = "localhost"  # in prefixes and failure reports
-    prefix: bool | None = None  # `[host:rank] ` before every line; None: where there is more than one process
-    stop_grace: float = STOP_GRACE  # from a request to stop to the end of processes that still save (grace.py)
-    stop_margin: float = STOP_MARGIN  # then until the platform's own SIGKILL
-    end_grace: float = END_GRACE  # from SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
-    hang_timeout: float = 0.0  # without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
-    group: GroupOfHosts | None = None  # told how this host's part ends; its end ends the run
-    rank_folder: str = ""  # what ranks below a starter tell us of their ends (ranks.py)
-    log_folder: str = ""  # for a log of each process and the events of the run; none without it (DLC_LOGS)
-    more_follows: bool = False  # another run follows on this host: a good end of this one is no news for the group
+    # In prefixes and failure reports
+    host: str = "localhost"
+    # `[host:rank] ` before every line; None: if there is more than one process
+    prefix: bool | None = None
+    # From a request to stop to the end of processes that still save
+    stop_grace: float = STOP_GRACE
+    # Then until the platform's own SIGKILL
+    stop_margin: float = STOP_MARGIN
+    # From SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
+    end_grace: float = END_GRACE
+    # Without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
+    hang_timeout: float = 0.0
+    # Told how this host's part ends; its end ends the run
+    group: GroupOfHosts | None = None
+    # What ranks below a starter tell us of their ends (rank_files.py)
+    rank_folder: str = ""
+    # For a log of each process and the events of the run; none without it (DLC_LOGS)
+    log_folder: str = ""
+    # Another run follows on this host: a good end of this one is no news for the group
+    more_follows: bool = False
+
+
+# Seconds from the platform's SIGTERM to its SIGKILL, by the variable that shows which platform it is, and whose default
+# that is; empty for a time that is always so.
+STOP_TIMES = (
+    # SageMaker: `docker stop -t 120`
+    ("TRAINING_JOB_NAME", 120.0, ""),
+    ("TRAINING_JOB_ARN", 120.0, ""),
+    ("SM_TRAINING_ENV", 120.0, ""),
+    # A pod cannot see its own
+    ("KUBERNETES_SERVICE_HOST", 30.0, "terminationGracePeriodSeconds"),
+    ("SLURM_JOB_ID", 30.0, "Slurm's KillWait"),
+)
+# Without -t
+DOCKER_STOP_TIME = ("", 10.0, "`docker stop`")
+# Of the platform's time, for all that follows the grace
+MARGIN_SHARE, LARGEST_MARGIN = 0.3, 20.0
+
+
+class Grace(NamedTuple):
+    """Both in seconds; together they are within the platform's time."""
+
+    # From a stop request to its end for processes that still save
+    stop: float
+    # For the end of all that is left, the last output, and the goodbye to the other hosts
+    margin: float
+
+
+def stop_limits(environ: Mapping[str, str]) -> Grace:
+    """Return the grace of this platform. Raises LaunchError for a setting that is no duration.
+
+    DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the platform's time, of which a margin is kept.
+    """
+    limit = read_seconds(environ, "DLC_TERMINATION_GRACE", 0.0)
+    limit = limit or _find_platform(environ)[1]
+    margin = min(LARGEST_MARGIN, MARGIN_SHARE * limit)
+    stated = read_seconds(environ, "DLC_STOP_GRACE", limit - margin)
+    return Grace(stated, margin if stated + margin <= limit else min(LARGEST_MARGIN, max(1.0, limit - stated)))
+
+
+def assumed_grace(environ: Mapping[str, str]) -> str:
+    """Say what a stop is taken to leave where only a default tells; empty if somebody said it."""
+    _, limit, whose = _find_platform(environ)
+    if not whose or environ.get("DLC_TERMINATION_GRACE") or environ.get("DLC_STOP_GRACE"):
+        return ""
+    return (
+        f"a stop is taken to leave {limit:g} s, the default of {whose}, and {stop_limits(environ).stop:g} of them to"
+        " save; if it leaves more, say so with DLC_TERMINATION_GRACE=SECONDS"
+    )
+
+
+def _find_platform(environ: Mapping[str, str]) -> tuple[str, float, str]:
+    return next((platform for platform in STOP_TIMES if environ.get(platform[0])), DOCKER_STOP_TIME)
+
+
+def found_checkpoints(folder: str) -> list[str]:
+    """Say what an interrupted run of this job left for the next one to go on from."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [f"found checkpoints: {len(names)} in {folder}, such as {one_line(names[-1])}"] if names else []

@@ -1,22 +1,24 @@
-"""Horovod with its gloo controller, which needs neither ssh nor MPI."""
+"""Horovod with its gloo controller: it needs neither ssh nor MPI."""
 
 from __future__ import annotations
 
-from launch.base import ports, process_spec
+from launch.base import process_spec, settings
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
 
-WAIT = 120  # seconds until the server listens
-GLOO_TIMEOUT = 600  # seconds; of every collective too: one rank may save for minutes while the others wait
+# Seconds until the server listens
+WAIT = 120
+# Seconds; of every collective too: a rank may save for minutes
+GLOO_TIMEOUT = 600
 
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
 
 def plan(context: Context) -> Launch:
-    """Every rank of this host as a process of its own; on the leader the rendezvous server that they meet at."""
-    ranks = tuple(_rank(context, local_rank) for local_rank in range(context.processes_per_host))
-    server = (_server(context),) if context.host_rank == 0 and _size(context) > 1 else ()
+    """Plan a process for every rank of this host, and on the leader the rendezvous server."""
+    ranks = tuple(_rank_process(context, local_rank) for local_rank in range(context.processes_per_host))
+    server = (_rendezvous_process(context),) if context.host_rank == 0 and _size(context) > 1 else ()
     return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
 
 
@@ -24,7 +26,7 @@ def _size(context: Context) -> int:
     return context.processes_per_host * len(context.hosts)
 
 
-def _rank(context: Context, local_rank: int) -> ProcessSpec:
+def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
     rank = context.host_rank * context.processes_per_host + local_rank
     variables = {
         "HOROVOD_HOSTNAME": context.cluster.current_host,
@@ -45,7 +47,7 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
         # Horovod gives up 1.5 s after a first refusal, so its ranks start when the server listens.
-        waiting = process_spec.when_listening(WAIT, [(address, port)])
+        waiting = process_spec.command_after_servers(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
@@ -57,24 +59,27 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
 
 
 def _interface(context: Context) -> dict[str, str]:
-    """gloo dies of one that is not there; without one it looks up the host's name, and may die of that."""
+    """gloo dies of one that is not there; without one it looks up the host's name, and may die."""
     known = context.devices.interfaces
     wanted = (context.cluster.network_interface, *(("lo",) if len(context.hosts) == 1 else ()))
     return next(({"HOROVOD_GLOO_IFACE": name} for name in wanted if name in known or not known), {})
 
 
-def _server(context: Context) -> ProcessSpec:
+def _rendezvous_process(context: Context) -> ProcessSpec:
     sizes = (str(_size(context)), str(context.processes_per_host), str(len(context.hosts)))
     listen = context.network.listen if len(context.hosts) > 1 else (LOOPBACK,)
     _, port = _meeting_point(context)
-    argv = (*process_spec.SYSTEM_PYTHON, process_spec.path("horovod_rendezvous"), str(port), *sizes, *listen)
-    secret = {RENDEZVOUS_SECRET: context.network.secret}  # in the environment: every user may read arguments
+    argv = (*process_spec.SYSTEM_PYTHON, process_spec.program_path("horovod_rendezvous"), str(port), *sizes, *listen)
+    # In the environment: all users may read arguments
+    secret = {RENDEZVOUS_SECRET: context.network.secret}
     return context.process(argv, "rendezvous", 0, secret, essential=False)._replace(vital=True)
 
 
 def _meeting_point(context: Context) -> tuple[str, int]:
-    """The rendezvous server, by address: Horovod ends at a third failed look-up."""
+    """Return the rendezvous server, by address: Horovod ends at a third failed look-up."""
     known = context.network.sources.get(context.leader, "")
-    if "." not in known:  # all its client speaks
+    # IPv4 is all its client speaks
+    if "." not in known:
         known = context.address(context.leader)
-    return (known if len(context.hosts) > 1 else LOOPBACK), ports.of(context.environ, ports.HOROVOD)
+    port = settings.port_of(context.environ, settings.HOROVOD_PORT)
+    return (known if len(context.hosts) > 1 else LOOPBACK), port

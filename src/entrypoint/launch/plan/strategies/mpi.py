@@ -6,22 +6,24 @@ import json
 import re
 import shlex
 
-from launch.base import ports, process_spec
+from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
-from launch.discovery import mpijob
+from launch.discovery import kubeflow
 from launch.plan.context import Context
 from launch.plan.strategies import single
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")
-NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # exported with a value
+# Exported with a value
+NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")
 # Options by which mpirun itself writes the ranks' output, or makes one stream of two.
 OWN_OUTPUT = re.compile(r"--?(output-filename|output|xml|merge-stderr-to-stdout)")
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
-SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"  # there too: how the hosts start each other (remote_start.py)
+# There too: how the hosts start each other (remote_exec.py)
+SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"
 
 
 def plan(context: Context) -> Launch:
@@ -29,25 +31,25 @@ def plan(context: Context) -> Launch:
 
     Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
-    if context.cluster.source == mpijob.SOURCE:
+    if context.cluster.source == kubeflow.MPI_JOB:
         return _of_the_operator(context)
     _check_names(context)
     site = f"{context.run_dir}/{SITE}"
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
     if len(context.hosts) > 1:
-        files[site] = json.dumps(_site(context))
+        files[site] = json.dumps(_exec_site(context))
     if context.host_rank:
-        host = (*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_host"), site)
+        host = (*process_spec.SYSTEM_PYTHON, process_spec.program_path("mpi_host"), site)
         rank = context.host_rank * context.processes_per_host
         return Launch("mpi", (context.process(host, "mpi host", rank, essential=False),), files=files)
-    nccl_debug, custom = _custom(context)
+    nccl_debug, custom = _custom_options(context)
     argv = (
         "mpirun",
         *_placement(context),
         *_transport(context),
-        *_exported(context, nccl_debug),
+        *_exported_variables(context, nccl_debug),
         *custom,
-        *_rank(context, custom),
+        *_rank_command(context, custom),
     )
     variables = {SITE_VARIABLE: site} if len(context.hosts) > 1 else {}
     process = context.process(argv, "mpirun", 0, variables, _mpirun_variables(context))
@@ -73,23 +75,33 @@ def _check_names(context: Context) -> None:
 
 def _of_the_operator(context: Context) -> Launch:
     """mpirun in a Kubeflow MPIJob: hosts, slots, keys and ssh servers are the operator's; ranks get our variables."""
-    nccl_debug, custom = _custom(context)
+    nccl_debug, custom = _custom_options(context)
     ours = sorted(name for name, value in context.env.items() if context.environ.get(name) != value)
     brought = (part for name in ours if name not in (*EXPORTED, *NCCL) for part in ("-x", name))
-    argv = ("mpirun", "--allow-run-as-root", "-bind-to", "none", *_exported(context, nccl_debug), *brought, *custom)
-    first = mpijob.first_worker(context.environ)  # ranks run on the workers; the launcher pod has none
+    argv = (
+        "mpirun",
+        "--allow-run-as-root",
+        "-bind-to",
+        "none",
+        *_exported_variables(context, nccl_debug),
+        *brought,
+        *custom,
+    )
+    # Ranks run on the workers; the launcher pod has none
+    first = kubeflow.first_worker(context.environ)
     defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first} if first else {})}
     process = context.process((*argv, *_command(context)), "mpirun", 0, defaults=defaults)
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
 
 
-def _site(context: Context) -> tuple[object, ...]:
-    """The fields of remote_start.Site."""
+def _exec_site(context: Context) -> tuple[object, ...]:
+    """Return the fields of remote_exec.ExecSite."""
     network = context.network
     others = tuple(context.address(host) for host in context.hosts[1:])
     leader = network.sources.get(context.hosts[0], "")
     known = {context.address(host): network.sources[host] for host in context.hosts[1:] if host in network.sources}
-    return (network.secret, ports.of(context.environ, ports.MPI), others, network.listen, leader, known)
+    port = settings.port_of(context.environ, settings.MPI_PORT)
+    return (network.secret, port, others, network.listen, leader, known)
 
 
 def _placement(context: Context) -> tuple[str, ...]:
@@ -108,7 +120,7 @@ def _transport(context: Context) -> tuple[str, ...]:
         *("-mca", "btl_tcp_if_include", interface),
         *("-mca", "oob_tcp_if_include", interface),
         *("-mca", "plm_rsh_no_tree_spawn", "1"),
-        *("-mca", "plm_rsh_agent", _agent()),
+        *("-mca", "plm_rsh_agent", _agent_command()),
         *("-bind-to", "none", "-map-by", "slot"),
         *("-mca", "pml", "ob1"),
         *("-mca", "btl", "^openib"),
@@ -121,19 +133,20 @@ def _mpirun_variables(context: Context) -> dict[str, str]:
     """Open MPI 5 starts hosts by PRRTE, which has these options under names of its own."""
     return {
         "LD_LIBRARY_PATH": "",
-        "SHELL": "/bin/bash",  # without an entry in /etc/passwd it is asked which shell the other hosts have
-        "PRTE_MCA_plm_ssh_agent": _agent(),
+        # Without an entry in /etc/passwd it is asked which shell the other hosts have
+        "SHELL": "/bin/bash",
+        "PRTE_MCA_plm_ssh_agent": _agent_command(),
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_if_include": context.cluster.network_interface,
     }
 
 
-def _agent() -> str:
-    """What mpirun calls instead of ssh. It splits this at blanks and colons, so the site's file is in a variable."""
-    return " ".join((*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_agent")))
+def _agent_command() -> str:
+    """Return what mpirun calls instead of ssh, which it splits at blanks and colons: the site is in a variable."""
+    return " ".join((*process_spec.SYSTEM_PYTHON, process_spec.program_path("mpi_agent")))
 
 
-def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
+def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
     """(NCCL_DEBUG's value, the other options as they are). `--NCCL_DEBUG V` is the platform's own notation."""
     name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else single.SMDDP_OPTIONS
     text = context.job.text(name)
@@ -156,7 +169,7 @@ def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
     return nccl_debug, tuple(options)
 
 
-def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
+def _exported_variables(context: Context, nccl_debug: str) -> tuple[str, ...]:
     """Variables for every rank. SM_* are not among them: each rank gets those of its own host (see _rank)."""
     variables = {
         "NCCL_MIN_NRINGS": "4",
@@ -170,9 +183,13 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
     return (*pairs, *(part for name in EXPORTED for part in ("-x", name)))
 
 
-def _rank(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
-    """One rank: our program puts the host's own environment in place, then becomes the user's."""
-    own_host = (*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
+def _rank_command(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one rank's command: our program sets the host's own environment, then becomes the user's."""
+    own_host = (
+        *process_spec.SYSTEM_PYTHON,
+        process_spec.program_path("mpi_rank"),
+        f"{context.run_dir}/{RANK_ENVIRONMENT}",
+    )
     as_is = ("--as-is",) if any(map(OWN_OUTPUT.fullmatch, custom)) else ()
     return (*own_host, *as_is, *_command(context))
 
@@ -184,7 +201,7 @@ def _command(context: Context) -> tuple[str, ...]:
 
 
 def _has_mpi4py(context: Context) -> bool:
-    """Whether ranks run below `python -m mpi4py`, which aborts all of them when one raises. Unknown counts as yes."""
+    """Return whether ranks run below `python -m mpi4py`, which aborts all when one raises. Unknown is yes."""
     return "mpi4py" in context.installed or not context.installed
 
 

@@ -5,29 +5,33 @@ from __future__ import annotations
 import json
 import os
 
-from launch.base import ports, process_spec
+from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch, ProcessSpec
-from launch.job import group_programs
+from launch.job import instance_groups
 from launch.plan.context import Context
-from launch.plan.network import LOOPBACK, address
+from launch.plan.network import LOOPBACK, join_host_port
 
-WAIT = 300  # seconds for the head to listen, and for every host to join; all hosts start together
-OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")  # Ray's own; no group can be called so
-LONGEST_FOLDER = 42  # characters: Ray makes sockets below it, whose paths may have 107
-FOLDER, TOKEN_FILE = "ray", "ray_token"  # in the run directory
+# Seconds for the head to listen, and for every host to join; all hosts start together
+WAIT = 300
+# Ray's own; no group can be called so
+OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
+# Characters: Ray makes sockets below it, whose paths may have 107
+LONGEST_FOLDER = 42
+# In the run directory
+FOLDER, TOKEN_FILE = "ray", "ray_token"
 AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
 def plan(context: Context) -> Launch:
-    """On the first host Ray's head and the entry point, on each other one, of whatever group, a node.
+    """Plan Ray's head and the entry point on the first host, a node on each other one, of whatever group.
 
-    Raises LaunchError where Ray is not installed, or another group has a program of its own.
+    Raises LaunchError if Ray is not installed, or another group has a program of its own.
     """
     _require_ray(context)
     _require_one_driver(context)
     leads = context.cluster.current_host == context.leader
-    processes = (_head(context), _driver(context)) if leads else (_node(context),)
+    processes = (_head(context), _driver_process(context)) if leads else (_node_process(context),)
     why = "Ray runs one script: the others run what it sends them"
     decisions = (Decision(f"the script runs on {context.leader}", why), *_unnamed(context))
     # Also without a secret: the launcher makes the folder private for it.
@@ -36,35 +40,38 @@ def plan(context: Context) -> Launch:
 
 
 def _head(context: Context) -> ProcessSpec:
-    port = ports.of(context.environ, ports.RAY)
-    argv = _start(context, "--head", f"--port={port}", "--include-dashboard=false")
+    port = settings.port_of(context.environ, settings.RAY_PORT)
+    argv = _start_command(context, "--head", f"--port={port}", "--include-dashboard=false")
     process = context.process(argv, "ray head", 0, defaults=_defaults(context), essential=False)
     return process._replace(vital=True)
 
 
-def _node(context: Context) -> ProcessSpec:
-    head, port = _head_address(context), ports.of(context.environ, ports.RAY)
-    argv = (*process_spec.when_listening(WAIT, [(head, port)]), *_start(context, f"--address={address(head, port)}"))
+def _node_process(context: Context) -> ProcessSpec:
+    head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
+    argv = (
+        *process_spec.command_after_servers(WAIT, [(head, port)]),
+        *_start_command(context, f"--address={join_host_port(head, port)}"),
+    )
     rank = _nodes(context).index(context.cluster.current_host)
     return context.process(argv, "ray node", rank, defaults=_defaults(context), essential=False)
 
 
-def _driver(context: Context) -> ProcessSpec:
-    head, port = _head_address(context), ports.of(context.environ, ports.RAY)
+def _driver_process(context: Context) -> ProcessSpec:
+    head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
     # To look at the cluster takes seconds of a CPU, which the head needs first.
-    listens = process_spec.when_listening(WAIT, [(head, port)])
-    complete = (context.python, process_spec.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
+    listens = process_spec.command_after_servers(WAIT, [(head, port)])
+    complete = (context.python, process_spec.program_path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
     command = context.entry.command(context.python, context.job.arguments)
-    variables = {"RAY_ADDRESS": address(head, port)}
+    variables = {"RAY_ADDRESS": join_host_port(head, port)}
     return context.process((*listens, *complete, *command), "worker", 0, variables, _defaults(context))
 
 
-def _start(context: Context, *options: str) -> tuple[str, ...]:
+def _start_command(context: Context, *options: str) -> tuple[str, ...]:
     """`ray start` in the foreground with what every node states."""
     devices = context.devices
     own = _own_address(context)
     return (
-        *(*process_spec.SYSTEM_PYTHON, process_spec.path("ray_node"), _folder(context), *options),
+        *(*process_spec.SYSTEM_PYTHON, process_spec.program_path("ray_node"), _folder(context), *options),
         *((f"--node-ip-address={own}",) if own else ()),
         *(f"--num-cpus={devices.usable_cpus}", f"--num-gpus={devices.num_gpus}"),
         f"--resources={json.dumps(_resources(context))}",
@@ -72,7 +79,7 @@ def _start(context: Context, *options: str) -> tuple[str, ...]:
 
 
 def _resources(context: Context) -> dict[str, int]:
-    """The group's name, as often as the host has CPUs: a task that wants one CPU in this group takes one of each.
+    """Return the group's name, once a CPU of the host: a task that wants one CPU in this group takes one of each.
 
     With one of them per host, a task that asks for `{"data_group": 1}` would have the host to itself.
     """
@@ -88,10 +95,11 @@ def _unnamed(context: Context) -> tuple[Decision, ...]:
 
 
 def _defaults(context: Context) -> dict[str, str]:
-    """The cluster takes only who knows the job's secret; it is in a file, and its path in the environment."""
+    """Close the cluster to who does not know the job's secret, which is in a file that a variable names."""
     defaults = {"RAY_USAGE_STATS_ENABLED": "0"}
     if len(_nodes(context)) == 1:
-        defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's name for: listen on the loopback interface only
+        # Ray's name for: listen on the loopback interface only
+        defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     if context.network.secret and not any(name in context.environ for name in AUTHENTICATION):
         defaults["RAY_AUTH_MODE"] = "token"
         defaults["RAY_AUTH_TOKEN_PATH"] = f"{context.run_dir}/{TOKEN_FILE}"
@@ -99,12 +107,12 @@ def _defaults(context: Context) -> dict[str, str]:
 
 
 def _nodes(context: Context) -> tuple[str, ...]:
-    """Every host of the job, the head first."""
+    """Return every host of the job, the head first."""
     return (context.leader, *(host for host in context.cluster.hosts if host != context.leader))
 
 
 def _own_address(context: Context) -> str:
-    """This host's address on the job's network. Empty: unknown, so Ray looks for one itself."""
+    """Return this host's address on the job's network; empty if it is unknown: Ray looks for one itself."""
     if len(_nodes(context)) == 1:
         return LOOPBACK
     listen = context.network.listen
@@ -118,7 +126,7 @@ def _head_address(context: Context) -> str:
 
 
 def _folder(context: Context) -> str:
-    """Where Ray keeps sessions, logs and sockets on this host. Raises LaunchError: its path is too long for these."""
+    """Return where Ray keeps sessions, logs and sockets on this host. Raises LaunchError for a path too long."""
     folder = f"{context.run_dir}/{FOLDER}"
     if len(os.fsencode(folder)) > LONGEST_FOLDER:
         raise LaunchError(
@@ -130,7 +138,7 @@ def _folder(context: Context) -> str:
 
 
 def _require_ray(context: Context) -> None:
-    """Raise LaunchError where Ray is not there. What the user's code installs may bring it: ray_node.py looks then."""
+    """Raise LaunchError if Ray is not there. What the user's code installs may bring it: ray_node.py looks then."""
     if not context.installed or "ray" in context.installed or context.installs:
         return
     raise LaunchError(
@@ -147,7 +155,7 @@ def _require_one_driver(context: Context) -> None:
         if program != own:
             raise LaunchError(
                 CONFIG, f"group {shown(name)} has a program that would not run",
-                where=group_programs.source(context.environ), expected=f"one program, on {context.leader}",
+                where=instance_groups.setting_name(context.environ), expected=f"one program, on {context.leader}",
                 found=shown(dict(stated)),
                 remedy='leave it out: the script sends work there with resources={"GROUP": 1}',
             )  # fmt: skip

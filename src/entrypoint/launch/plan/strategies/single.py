@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
-from launch.job.parameters import GROUPS, Job
+from launch.job.hyperparameters import GROUPS, Job
 from launch.plan.context import Context
 
 TYPE_CHECKING = False
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def plan(context: Context) -> Launch:
-    """The entry point as it is, whatever its type."""
+    """Plan the entry point as it is, whatever its type."""
     command = context.entry.command(context.python, context.job.arguments)
     return Launch("single", (context.process(command, "worker", 0),))
 
 
-def warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
+def find_warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
     """Warn where several hosts run one script, without a strategy, and nothing connects them.
 
     TF_CONFIG connects them. Groups that are named although nothing is distributed hint at a request left out.
@@ -27,7 +27,8 @@ def warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Dec
         return []
     stated = job.parameters.get(GROUPS)
     if stated and len(cluster.hosts_of(stated)) == 1:
-        return []  # the other groups serve the one host that trains
+        # The other groups serve the one host that trains
+        return []
     if stated:
         return [Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")]
     if cluster.is_heterogeneous or job.group_programs:
@@ -40,8 +41,8 @@ def warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Dec
 SMDDP_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 
 
-def substitute(job: Job, program: str, installed: frozenset[str]) -> tuple[str, tuple[Decision, ...]]:
-    """What runs instead: torchrun for a Python script, MPI for other programs and in a TensorFlow image."""
+def substitute_smdistributed(job: Job, program: str, installed: frozenset[str]) -> tuple[str, tuple[Decision, ...]]:
+    """Return what runs instead: torchrun for a Python script, MPI for other programs and TensorFlow images."""
     strategy = "torchrun" if program.endswith(".py") and "tensorflow" not in installed else "mpi"
     decisions = [Decision(f"smdistributed runs on {strategy} with NCCL", "its library is in no public image")]
     if strategy == "torchrun" and job.text(SMDDP_OPTIONS).strip():

@@ -10,10 +10,10 @@ from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
-from launch.base.switches import count
+from launch.base.settings import read_count
 from launch.discovery.cluster import Task
 from launch.plan.context import Context
-from launch.plan.network import LOOPBACK, address, thread_variables
+from launch.plan.network import LOOPBACK, join_host_port, thread_variables
 
 DEFAULT_RESTARTS = 3
 LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
@@ -28,7 +28,7 @@ class Elastic(NamedTuple):
 
 
 def plan(context: Context) -> Launch:
-    """One torchrun. Static rendezvous at the group's first host, none on a single host, elastic with DLC_ELASTIC.
+    """Plan one torchrun: static rendezvous at the first host, none on a single host, elastic with DLC_ELASTIC.
 
     Raises LaunchError for an entry point that is no Python script, or a malformed DLC_ELASTIC.
     """
@@ -38,7 +38,7 @@ def plan(context: Context) -> Launch:
     per_host = context.processes_per_host
     argv = (
         *_neuron_compiler(context),
-        *command(context, per_host),
+        *torchrun_command(context, per_host),
         *context.entry.target(),
         *context.job.arguments,
     )
@@ -49,7 +49,7 @@ def plan(context: Context) -> Launch:
 
 
 def _one_rank(context: Context, task: Task) -> Launch:
-    """The entry point with the variables that torchrun would give this rank."""
+    """Plan the entry point with the variables that torchrun would give this rank."""
     # Where Slurm shows each task its own GPU alone, that is the first.
     confined = context.devices.num_gpus == 1 and task.local_size > 1
     variables = {
@@ -72,25 +72,25 @@ def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:
         return {}
     folder = f"{context.run_dir}/{RANK_FOLDER}"
     return {
-        "PYTHON_EXEC": process_spec.path("torch_rank"),
+        "PYTHON_EXEC": process_spec.program_path("torch_rank"),
         "DLC_RANK_PYTHON": context.python,
         "DLC_RANK_FOLDER": folder,
-        **_quiet(context),
+        **_quiet_variables(context),
     }
 
 
-def _quiet(context: Context) -> dict[str, str]:
+def _quiet_variables(context: Context) -> dict[str, str]:
     """Let torchrun itself, and no rank, keep quiet on each stranger that comes to the port at which its hosts meet."""
     if len(context.hosts) == 1 or LOG_LEVEL in context.environ:
         return {}
     return {LOG_LEVEL: "ERROR", "DLC_RANK_QUIET": "0"}
 
 
-def command(context: Context, per_host: int) -> tuple[str, ...]:
+def torchrun_command(context: Context, per_host: int) -> tuple[str, ...]:
     """torchrun with its own options, up to the script."""
-    stated = elastic(context.environ)
+    stated = read_elastic(context.environ)
     if stated:
-        return ("torchrun", *_elastic(context, stated), "--nproc_per_node", str(per_host))
+        return ("torchrun", *_elastic_options(context, stated), "--nproc_per_node", str(per_host))
     hosts = len(context.hosts)
     argv = ("torchrun", "--nnodes", str(hosts), "--nproc_per_node", str(per_host))
     if hosts == 1:
@@ -102,10 +102,10 @@ def command(context: Context, per_host: int) -> tuple[str, ...]:
     )
 
 
-def elastic(environ: Mapping[str, str]) -> Elastic | None:
+def read_elastic(environ: Mapping[str, str]) -> Elastic | None:
     """DLC_ELASTIC=MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink to MIN and grow back; None without it.
 
-    Raises LaunchError where it is malformed.
+    Raises LaunchError if it is malformed.
     """
     stated = environ.get("DLC_ELASTIC")
     if not stated:
@@ -119,19 +119,19 @@ def elastic(environ: Mapping[str, str]) -> Elastic | None:
             expected="MIN:MAX or MIN:MAX:RESTARTS",
             found=shown(stated),
         )
-    restarts = int(match[3]) if match[3] else count(environ, "DLC_MAX_RESTARTS", DEFAULT_RESTARTS)
+    restarts = int(match[3]) if match[3] else read_count(environ, "DLC_MAX_RESTARTS", DEFAULT_RESTARTS)
     return Elastic(int(match[1]), int(match[2]), restarts)
 
 
-def _elastic(context: Context, stated: Elastic) -> tuple[str, ...]:
-    """The rendezvous is the first host's: torchrun would look there by name, which need not resolve on that host."""
+def _elastic_options(context: Context, stated: Elastic) -> tuple[str, ...]:
+    """Put the rendezvous on the first host, which need not know itself by the name torchrun would look for."""
     stated_by_user = any(context.environ.get(name) for name in ("MASTER_ADDR", "PET_MASTER_ADDR"))
     leads = str(context.host_rank == 0).lower()
     is_host = () if stated_by_user else ("--rdzv_conf", f"is_host={leads}")
     return (
         *("--nnodes", f"{stated.least}:{stated.most}", "--max_restarts", str(stated.restarts)),
         *("--rdzv_backend", "c10d"),
-        *("--rdzv_endpoint", address(context.env["MASTER_ADDR"], context.env["MASTER_PORT"])),
+        *("--rdzv_endpoint", join_host_port(context.env["MASTER_ADDR"], context.env["MASTER_PORT"])),
         *is_host,
         *("--rdzv_id", context.job.job_name or "job"),
     )
@@ -144,7 +144,7 @@ def address_variables(context: Context) -> dict[str, str]:
     every round; torch 2.13 keeps that of the first one to itself. PET_LOCAL_ADDR is torchrun's --local_addr, an option
     that PyTorch 1 does not know.
     """
-    if elastic(context.environ):
+    if read_elastic(context.environ):
         own = context.address(context.cluster.current_host)
         return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "PET_LOCAL_ADDR": own}
     return {"PET_LOCAL_ADDR": LOOPBACK} if len(context.hosts) == 1 else {}

@@ -1,0 +1,299 @@
+"""Sockets: listening on this host's addresses alone, where others probe this host, the way to the leader."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import threading
+import time
+
+from launch.base.errors import UNAVAILABLE, LaunchError, one_line
+from launch.coordination.channel import (
+    PROBE_SEATS,
+    SAME_TOKEN,
+    Channel,
+    NotOfThisJobError,
+    PendingConnections,
+    purpose_key,
+)
+from launch.discovery import host_addresses
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+# Every host of the job may come at once
+BACKLOG = 1024
+
+
+def listen_for_group(addresses: Sequence[str], port: int) -> list[socket.socket]:
+    """Open a socket for each address; for every address of this machine if none is given.
+
+    Raises LaunchError when the port is taken.
+    """
+    if not addresses:
+        print(f"dlc: the job's network interface has no address; listening on all, port {port}", file=sys.stderr)
+    opened: list[socket.socket] = []
+    try:
+        for address in addresses or [""]:
+            opened.append(open_listener(address, port))
+    except OSError as error:
+        for sock in opened:
+            sock.close()
+        raise LaunchError(
+            UNAVAILABLE,
+            f"the group's port cannot be opened: {os.strerror(error.errno or 0)}",
+            where=f"port {port}",
+            remedy="set DLC_GROUP_PORT to a free port, the same on every host",
+        ) from error
+    return opened
+
+
+def open_listener(address: str, port: int) -> socket.socket:
+    """Open a listening socket; on every address of this machine if `address` is empty. Raises OSError."""
+    if not address and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family, backlog=BACKLOG)
+
+
+def require_free(port: int, switch: str, who: str) -> None:
+    """Raise LaunchError if another program listens at a port at which `who` meet; `switch` sets it."""
+    try:
+        open_listener("", port).close()
+    except OSError as error:
+        raise LaunchError(
+            UNAVAILABLE,
+            f"{who} cannot meet here: {os.strerror(error.errno or 0)}",
+            where=f"port {port}",
+            remedy=f"set {switch} to a free port, the same on every host",
+        ) from error
+
+
+def accept_connection(listener: socket.socket) -> tuple[socket.socket, str] | None:
+    """Return the next connection and where it comes from; None if it is gone, or no descriptor is left."""
+    try:
+        sock, address = listener.accept()
+    except OSError:
+        return None
+    return sock, host_addresses.plain_address(str(address[0]))
+
+
+# Seconds of a wrong answer, after which its end changes nothing
+SURE_AFTER = 5.0
+# Seconds of the same trouble, where waiting does not mend it
+HOPELESS_AFTER = 12.0
+
+
+def source_address(own: str) -> tuple[str, int] | None:
+    """Return the address to connect from if the host is known by it: so the others can tell it from others."""
+    return (own, 0) if host_addresses.is_address(own) and host_addresses.is_own_address(own) else None
+
+
+class CoordinatorAddress:
+    """How the leader is reached. It may come minutes later; a name that went away or a wrong answer is final."""
+
+    def __init__(self, leader: str, port: int, heartbeat: float = 60.0) -> None:
+        self.leader, self.port, self._heartbeat = leader, port, heartbeat
+        # What the last attempt met
+        self.trouble = "no answer yet"
+        # That worked: a host that was met needs no name any more
+        self._address = ""
+        # A name alone is no host: an engine gives it before the container has a network
+        self._was_there = False
+        self._bad_since = self._bad_last = 0.0
+        # Of trouble: "gone", "silent", "wrong"
+        self._bad = self._kind = ""
+        # For what `why_unreachable` says
+        self.remedy = ""
+
+    @property
+    def why_unreachable(self) -> str:
+        """Why waiting for the leader has no use; empty while it may have."""
+        # A resolver or a coordinator that stands still since then says nothing more
+        lasted = self._bad_last - self._bad_since
+        if self._kind == "wrong" and lasted >= SURE_AFTER:
+            lasted = time.monotonic() - self._bad_since
+        enough = max(HOPELESS_AFTER, self._heartbeat) if self._kind == "silent" else HOPELESS_AFTER
+        return self._bad if lasted >= enough else ""
+
+    def connect(self, own: str, timeout: float) -> socket.socket:
+        """Connect to the leader's port. Raises OSError."""
+        address = self._address or self._resolve()
+        try:
+            sock = socket.create_connection((address, self.port), timeout, source_address=source_address(own))
+        except ConnectionError:  # refused, by a host that is there
+            self._was_there = True
+            raise
+        self._was_there = True
+        return sock
+
+    def _resolve(self) -> str:
+        found = host_addresses.resolve(self.leader)
+        if not found and self._was_there and _is_unknown(self.leader):
+            why = f"{self.leader} ended before the hosts had met: its name is gone"
+            self._note_bad("gone", why, f"see the log of {self.leader}, which says why it ended")
+        elif self._kind == "gone":
+            self._bad = ""
+        if not found:
+            raise OSError(f"{self.leader} does not resolve")
+        return found[0] if len(found) == 1 else self.leader
+
+    def note_success(self, address: str) -> None:
+        """Use this address from now on: the coordinator proved to be there."""
+        self._bad, self._address = "", address
+
+    def note_failure(self, error: Exception, how: str, answered: bool) -> None:
+        """Note what went wrong; `answered`: somebody took the connection who has not proved to be the coordinator."""
+        self.trouble = one_line(how)
+        where = f"{self.leader}, port {self.port}"
+        other = f"{SAME_TOKEN}, or set DLC_GROUP_PORT to another port than {self.port}"
+        if answered and isinstance(error, NotOfThisJobError):
+            self._note_bad("wrong", f"what answers on {where} is not this job's launcher: {self.trouble}", other)
+        elif answered:
+            why = f"what answers on {where} does not say that it is this job's launcher: {self.trouble}"
+            self._note_bad("silent" if isinstance(error, TimeoutError) else "wrong", why, other)
+        elif "does not resolve" in how:
+            return
+        elif self._kind == "silent" or self._bad_last - self._bad_since < SURE_AFTER:
+            # It was there for a moment, and is gone: what ran before this job, or a leader that ended
+            self._bad = ""
+
+    def _note_bad(self, kind: str, text: str, remedy: str) -> None:
+        self._bad_last = time.monotonic()
+        if not self._bad or kind != self._kind:
+            self._bad_since = self._bad_last
+        self._kind, self._bad, self.remedy = kind, text, remedy
+
+
+def _is_unknown(host: str) -> bool:
+    """Return whether the resolver says that there is no such name; one without an answer, or an address, does not."""
+    try:
+        return not socket.getaddrinfo(host, None)
+    except socket.gaierror as error:
+        return error.errno == socket.EAI_NONAME
+
+
+# Seconds between looks for callers whose time is over
+OVERDUE_INTERVAL = 1.0
+# A port that is free on one address may be taken on the next
+OPEN_TRIES = 5
+# Seconds
+CLOSE_BOUND = 5.0
+
+
+class ProbeListener(threading.Thread):
+    """Proves to whoever calls that this host of the job is here; tells and takes nothing else."""
+
+    def __init__(self, host: str, listeners: Sequence[socket.socket], key: bytes) -> None:
+        super().__init__(daemon=True, name="group door")
+        self.port: int = listeners[0].getsockname()[1]
+        self._host = host
+        self._key = key
+        self._listeners = {listener.fileno(): listener for listener in listeners}
+        self._callers: dict[int, Channel] = {}
+        self._pending = PendingConnections(PROBE_SEATS)
+        self._is_closing = False
+        self._wake_read, self._wake_write = os.pipe()
+        self._poll = select.poll()
+        for listener in listeners:
+            listener.setblocking(False)
+        for fd in (*self._listeners, self._wake_read):
+            self._poll.register(fd, select.POLLIN)
+
+    def close(self) -> None:
+        """Nobody is answered any more, and the port is free; once is enough."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        os.write(self._wake_write, b"x")
+        self.join(CLOSE_BOUND)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def run(self) -> None:
+        """Run the thread."""
+        try:
+            while not self._is_closing:
+                for fd, _ in self._poll.poll(OVERDUE_INTERVAL * 1000 if self._callers else None):
+                    self._serve(fd)
+                for caller in self._pending.overdue(time.monotonic()):
+                    self._see_off(caller)
+        finally:
+            for caller in self._callers.values():
+                caller.socket.close()
+            for listener in self._listeners.values():
+                listener.close()
+
+    def _serve(self, fd: int) -> None:
+        if fd in self._listeners:
+            self._let_in(self._listeners[fd])
+        elif fd in self._callers:
+            caller = self._callers[fd]
+            try:
+                caller.receive()
+                caller.flush()
+            except (NotOfThisJobError, OSError, ValueError, RecursionError):  # nonsense, or it has its answer
+                self._see_off(caller)
+
+    def _let_in(self, listener: socket.socket) -> None:
+        accepted = accept_connection(listener)
+        # One who stays too long makes room
+        if accepted is None:
+            self._see_off(self._pending.to_evict())
+            return
+        sock, peer = accepted
+        caller = Channel(sock, self._key, is_server=True)
+        caller.send({"host": self._host})
+        self._callers[sock.fileno()] = caller
+        self._poll.register(caller, select.POLLIN)
+        self._see_off(self._pending.add(caller, peer))
+        # Broken already: the next poll() says so
+        with contextlib.suppress(OSError):
+            caller.flush()
+
+    def _see_off(self, caller: Channel | None) -> None:
+        if caller is not None and self._callers.pop(caller.fileno(), None) is not None:
+            self._pending.discard(caller)
+            self._poll.unregister(caller)
+            caller.socket.close()
+
+
+def probe_key(key: bytes) -> bytes:
+    """Derive a key for probes only: a proof to a probe listener does not open the coordinator."""
+    return purpose_key(key, "door").encode()
+
+
+def open_probe_listener(host: str, addresses: Sequence[str], port: int, key: bytes) -> ProbeListener | None:
+    """Open the listener, at a free port if `port` is 0 or taken; None if none can be opened."""
+    for wanted in (port, *[0] * OPEN_TRIES):
+        with contextlib.suppress(OSError):
+            listener = ProbeListener(
+                host, _open_listeners(addresses_to_listen_on(host, addresses), wanted), probe_key(key)
+            )
+            listener.start()
+            return listener
+    return None
+
+
+def addresses_to_listen_on(host: str, addresses: Sequence[str]) -> Sequence[str]:
+    """Return where to listen: everywhere if all known addresses mean this machine alone (127.0.1.1)."""
+    only_here = all(address == "::1" or address.startswith("127.") for address in addresses)
+    return ("",) if only_here and not host_addresses.is_address(host) else addresses or ("",)
+
+
+def _open_listeners(addresses: Sequence[str], port: int) -> list[socket.socket]:
+    opened: list[socket.socket] = []
+    try:
+        for address in addresses:
+            opened.append(open_listener(address, port))
+            port = port or opened[0].getsockname()[1]
+    except OSError:
+        for sock in opened:
+            sock.close()
+        raise
+    return opened

@@ -1,0 +1,201 @@
+"""What this host starts for a job, with which environment, and why. Starts and writes nothing."""
+
+from __future__ import annotations
+
+from launch.base import compat, process_spec, settings
+from launch.base.compat import NamedTuple
+from launch.base.process_spec import Decision, Launch, ProcessSpec
+from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE
+from launch.job import entry_point, instance_groups
+from launch.job.entry_point import EntryPoint
+from launch.job.hyperparameters import JOB_NAME
+from launch.plan.compiler_choice import as_decisions
+from launch.plan.context import Context
+from launch.plan.frameworks import (
+    accelerate_variables,
+    flight_recorder_variables,
+    framework_variables,
+    keras_variables,
+    keras_warning,
+)
+from launch.plan.install import home_variables, package_variables, pip_arguments, pip_processes
+from launch.plan.network import address_of, data_service_variables, network_variables
+from launch.plan.request import Request, job_venv
+from launch.plan.sagemaker_environment import explain_left_out, explain_misspelt, sm_variables
+from launch.plan.strategies import tf_data_service
+from launch.plan.strategy import plan_processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+# Hide these from torchrun: the launcher has turned them into flags already.
+READ_FOR_TORCHRUN = frozenset(
+    f"PET_{name}"
+    for name in (
+        *("NNODES", "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+        *("RDZV_BACKEND", "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "STANDALONE"),
+    )
+)
+WITHHELD = READ_FOR_TORCHRUN | {JOB_TOKEN, JOB_TOKEN_FILE}
+# Of all SM_* these are settings, not what a launcher said to the processes of its job.
+USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE",))
+
+
+class HostPlan(NamedTuple):
+    """The request and this host's part in it."""
+
+    request: Request
+    context: Context
+    launch: Launch
+    # What the user's code needs; every host is ready before any starts `launch`
+    install: tuple[ProcessSpec, ...] = ()
+    # Of all groups, this host's first, and the setting of each
+    programs: tuple[tuple[EntryPoint, str], ...] = ()
+
+    def check_programs(self, folder: str) -> None:
+        """Raise LaunchError for the entry point of any group that is not in `folder`: no host starts without it."""
+        for entry, setting in self.programs:
+            entry_point.check_entry_point(entry, folder, setting)
+
+    def with_decision(self, decision: Decision) -> HostPlan:
+        """Return the same plan with one more decision made known."""
+        return self._replace(launch=self.launch._replace(decisions=(*self.launch.decisions, decision)))
+
+
+def make_host_plan(request: Request, folder: str = "") -> HostPlan:
+    """Decide this host's processes. `folder` shows the user's code; without it the code directory does.
+
+    Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
+    """
+    folder = folder or request.paths.code
+    venv = job_venv(request.environ)
+    programs = _entry_points(request, folder, venv)
+    entry = programs[0][0]
+    job = request.job._replace(program=entry.program)
+    env = _process_environment(request._replace(job=job))
+    installs = bool(pip_arguments(entry, folder))
+    if installs:
+        env.update(package_variables(env, venv, request.run_dir))
+    variables, keras = keras_variables(entry, folder, request.installed, request.environ)
+    env.update(variables)
+    context = Context(
+        cluster=request.cluster,
+        devices=request.devices,
+        job=job,
+        entry=entry,
+        hosts=request.hosts,
+        env=env,
+        environ=request.environ,
+        paths=request.paths,
+        venv=venv,
+        run_dir=request.run_dir,
+        installed=request.installed,
+        network=request.network,
+        installs=installs,
+    )
+    _require_compiler(request, context)
+    launch = tf_data_service.add_worker(plan_processes(context, request.strategy), context)
+    hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
+    decisions = (
+        hosts,
+        *_own_program(request),
+        *launch.decisions,
+        *as_decisions(request.compiler),
+        *keras,
+        *keras_warning(launch.strategy, env, request.installed),
+        *explain_left_out(context.env),
+        *explain_misspelt(request.environ),
+    )
+    launch = launch._replace(decisions=decisions)
+    return HostPlan(request, context, launch, pip_processes(context, folder), programs)
+
+
+def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[EntryPoint, str], ...]:
+    """Return the entry points of all groups, this host's first, each with the setting that names it."""
+    job, own = request.job, request.cluster.current_group
+    stated = {own: job.program, **job.group_programs}
+    found = []
+    for group, program in stated.items():
+        setting = f"{instance_groups.setting_name(request.environ)} ({group})" if group in job.group_programs else ""
+        setting = setting or entry_point.SETTING
+        found.append((entry_point.resolve_entry_point(program, folder, request.paths.code, venv, setting), setting))
+    return tuple(found)
+
+
+def _own_program(request: Request) -> list[Decision]:
+    group = request.cluster.current_group
+    if group not in request.job.group_programs:
+        return []
+    return [
+        Decision(f"entry point {request.job.program}", f"{instance_groups.setting_name(request.environ)} for {group}")
+    ]
+
+
+def _require_compiler(request: Request, context: Context) -> None:
+    """Raise LaunchError if the compiler that is asked for cannot work; hosts outside the group run no strategy."""
+    asked = request.compiler
+    if asked.source and asked.backend != "off":
+        here = request.strategy is not None and request.cluster.current_host in request.hosts
+        strategy = request.strategy.strategy if here and request.strategy else ""
+        compat.load_module("launch.plan.compiler_support").require_supported(context, asked, strategy)
+
+
+def _compiler_variables(request: Request) -> dict[str, str]:
+    if not request.compiler.compiles:
+        return {}
+    found: dict[str, str] = compat.load_module("launch.plan.compiler_support").compiler_variables(
+        request.compiler, request.installed, request.devices, request.paths
+    )
+    return found
+
+
+def _process_environment(request: Request) -> dict[str, str]:
+    """Return the environment of a plain process: the user's, our defaults for what is not set, the contract's."""
+    environ, job, paths = request.environ, request.job, request.paths
+    env = {**_default_variables(request), **variables_passed_on(environ), **home_variables(environ, request.run_dir)}
+    env["PATH"] = f"{job_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
+    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), process_spec.SITE_FOLDER]))
+    env.update(data_service_variables(request.network))
+    env.update(tf_data_service.variables(job))
+    env["CURRENT_HOST"] = request.cluster.current_host
+    env["SAGEMAKER_JOB_NAME"] = job.text(JOB_NAME)
+    env["SAGEMAKER_REGION"] = _job_region(request)
+    env.update(sm_variables(request.cluster, request.devices, job, request.groups, paths, environ))
+    return env
+
+
+def variables_passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the launcher's environment without what nobody below may read."""
+    return {name: value for name, value in environ.items() if not _is_withheld(name)}
+
+
+def _is_withheld(name: str) -> bool:
+    """Return whether a variable is the launchers' secret, or tells of an outer job or a launcher's earlier work."""
+    return (name.startswith("SM_") and name not in USERS_SM) or name in WITHHELD
+
+
+def _default_variables(request: Request) -> dict[str, str]:
+    first = (request.hosts or request.cluster.hosts)[0]
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or address_of(first, request.cluster, request.network),
+        "MASTER_PORT": request.environ.get("PET_MASTER_PORT")
+        or str(settings.port_of(request.environ, settings.MASTER_PORT)),
+        **network_variables(request.cluster, request.devices),
+        **_compiler_variables(request),
+        **framework_variables(request.installed, _job_region(request)),
+        **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
+        **(flight_recorder_variables(request.paths, request.run_dir) if request.records_collectives else {}),
+    }
+
+
+def _uses_xla(request: Request) -> bool:
+    by_strategy = request.strategy is not None and request.strategy.strategy == "xla"
+    return by_strategy or request.compiler.backend == "xla" or "PJRT_DEVICE" in request.environ
+
+
+def _job_region(request: Request) -> str:
+    return request.job.text("sagemaker_region") or request.environ.get("AWS_REGION", "")

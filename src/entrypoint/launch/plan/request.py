@@ -1,0 +1,219 @@
+"""All that is known about a job on this host before the user's code is at hand. Starts and writes nothing."""
+
+from __future__ import annotations
+
+from launch.base import settings
+from launch.base.compat import NamedTuple
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.files import default_private_folder
+from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
+from launch.discovery import discover
+from launch.discovery.cluster import Cluster
+from launch.discovery.devices import Devices, detect_devices
+from launch.job import instance_groups
+from launch.job.hyperparameters import GROUPS, Job, read_job
+from launch.plan.compiler_choice import CompilerChoice, choose_compiler
+from launch.plan.frameworks import chief_name, find_installed
+from launch.plan.network import Network
+from launch.plan.strategies import tf_data_service
+from launch.plan.strategy import StrategyChoice, choose_strategy, requested_strategies
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+# Strategies in which one process on the first host is the whole job
+LED = ("mpi", "ray")
+
+
+class Request(NamedTuple):
+    """What was asked for, of whom, on which hardware: all of it before the user's code is at hand."""
+
+    environ: Mapping[str, str]
+    paths: Paths
+    cluster: Cluster
+    devices: Devices
+    job: Job
+    strategy: StrategyChoice | None
+    # Names of the distributed groups
+    groups: tuple[str, ...]
+    # Libraries of the image (frameworks.py)
+    installed: frozenset[str]
+    network: Network = Network()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return the hosts of the distributed group in rank order; () if nothing is distributed."""
+        return self.cluster.hosts_of(self.groups) if self.strategy else ()
+
+    @property
+    def run_dir(self) -> str:
+        """Return the folder of this host's launcher for private files of the job."""
+        return stated_folder(self.environ, "DLC_RUN_DIR", default_private_folder())
+
+    @property
+    def compiler(self) -> CompilerChoice:
+        """Return the compiler that the job asks for."""
+        return choose_compiler(self.environ, self.job, self.strategy.strategy if self.strategy else "")
+
+    @property
+    def records_collectives(self) -> bool:
+        """Return whether PyTorch's ranks talk over NCCL here: then its flight recorder can say who waits for whom."""
+        return self.strategy is not None and self.devices.num_gpus > 0 and "torch" in self.installed
+
+    @property
+    def starts_remotely(self) -> bool:
+        """Return whether this host is one of several that mpirun's ranks run on."""
+        below_mpi = self.strategy is not None and self.strategy.strategy == "mpi"
+        return below_mpi and len(self.hosts) > 1 and self.cluster.current_host in self.hosts
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Return the hosts whose end this host waits for and, on the leader, those whose end is the job's.
+
+        Below MPI the leader's mpirun is the whole job, with Ray the leader's script. With TensorFlow 2's parameter
+        servers the chief is: its workers serve it for ever. The platform's (`master` in TF_CONFIG) train by themselves,
+        and each counts.
+        """
+        if len(self.group_hosts) < 2:
+            return ()
+        ending = self.group_hosts
+        if self.strategy:
+            leads = self.cluster.current_host == self.hosts[0]
+            servers = self.strategy.strategy == "tf_parameter_server"
+            served = servers and chief_name(self.environ, self.installed)[0] == "chief"
+            only_leader = self.strategy.strategy in LED or (leads and served)
+            ending = self.hosts[:1] if only_leader else self.hosts
+        return tuple(host for host in ending if host not in self.cluster.servers)
+
+    @property
+    def data_groups(self) -> tuple[tuple[str, ...], ...]:
+        """Return, by instance group, the hosts outside of the distributed groups, which end when those have."""
+        if not self.strategy:
+            return ()
+        known = {group.name: group for group in self.cluster.groups if group.name not in self.groups}
+        found = tuple(self.cluster.hosts_of((name,)) for name in known)
+        return tuple(hosts for hosts in found if set(hosts) <= set(self.group_hosts))
+
+    @property
+    def group_hosts(self) -> tuple[str, ...]:
+        """Return the hosts that end together. With a strategy, without stated groups, each group is a job.
+
+        Of tasks that are ranks the platform takes care.
+        """
+        if self.cluster.task:
+            return ()
+        if not self.strategy:
+            return self.cluster.hosts
+        together = _stated_groups(self.job) is not None or instance_groups.tf_data_group(self.job.group_programs)
+        return self.cluster.hosts if together else self.hosts
+
+
+def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/") -> Request:
+    """Read the config files, the environment and the hardware; `extra` arguments are for the script.
+
+    Raises LaunchError: the first thing that is wrong.
+    """
+    settings.check_settings(environ)
+    paths = Paths.of(environ)
+    cluster = discover.discover(environ, paths)
+    stated = read_job(environ, paths, extra)
+    job = _own_job(stated, cluster, environ)
+    cluster = tf_data_service.serving(cluster, job)
+    libraries = find_installed(job_venv(environ))
+    distributed = bool(requested_strategies(job) or environ.get("DLC_STRATEGY"))
+    groups = _job_groups(job, cluster, distributed)
+    # As in the platform's toolkit, a job that is distributed over an empty list of groups is not distributed.
+    nowhere = _stated_groups(job) == []
+    strategy = None if nowhere else choose_strategy(job, environ, cluster, groups, libraries)
+    if strategy and strategy.strategy == "mpi":
+        _require_one_program(stated, groups or _job_groups(job, cluster, distributed=True), environ)
+    return Request(
+        environ=environ,
+        paths=paths,
+        cluster=cluster,
+        devices=detect_devices(environ, root),
+        job=job,
+        strategy=strategy,
+        groups=_distributed_groups(job, cluster, strategy, groups),
+        installed=libraries,
+    )
+
+
+def _own_job(job: Job, cluster: Cluster, environ: Mapping[str, str]) -> Job:
+    """Return the job with the program of this host's group. Raises LaunchError for programs of unknown groups."""
+    names = [group.name for group in cluster.groups] or [cluster.current_group]
+    instance_groups.check_group_names(job.group_programs, names, instance_groups.setting_name(environ))
+    return job._replace(program=job.group_programs.get(cluster.current_group, job.program))
+
+
+def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Raise LaunchError if mpirun, which starts one program, would have to start several."""
+    if len({job.group_programs.get(name, job.program) for name in groups}) > 1:
+        raise LaunchError(
+            CONFIG, "several programs below one mpirun", where=instance_groups.setting_name(environ),
+            expected="one program for all groups that train together", found=shown(dict(job.group_programs)),
+            remedy=f"name the groups that train together in {GROUPS}",
+        )  # fmt: skip
+
+
+def job_python(environ: Mapping[str, str]) -> str:
+    """Return the interpreter of the user's code, which sees the image's packages."""
+    return f"{job_venv(environ)}/bin/python"
+
+
+def job_venv(environ: Mapping[str, str]) -> str:
+    return stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
+
+
+def _stated_groups(job: Job) -> object:
+    """Return what the job says of the groups that it is distributed over; None if it says nothing."""
+    return job.parameters.get(GROUPS)
+
+
+def _distributed_groups(
+    job: Job, cluster: Cluster, strategy: StrategyChoice | None, groups: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Known now that the strategy is. A Ray cluster holds the whole job where no group is stated."""
+    if strategy is None:
+        return groups
+    if strategy.strategy == "ray" and _stated_groups(job) is None:
+        return tuple(group.name for group in cluster.groups) or (cluster.current_group,)
+    return _job_groups(job, cluster, distributed=True)
+
+
+def _job_groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
+    """Return the groups that the job is distributed over: the stated ones, else all.
+
+    On the platform each host's own: without stated groups its toolkit takes each group for a job.
+    """
+    stated = _stated_groups(job)
+    serving = instance_groups.tf_data_group(job.group_programs)
+    if stated is None:
+        own = (cluster.current_group,)
+        every = tuple(group.name for group in cluster.groups if group.name != serving) or own
+        # A service for one other group or for all: these are one job
+        if serving:
+            return every if distributed else ()
+        return (own if cluster.each_group_is_a_job else every) if distributed else ()
+    known = [group.name for group in cluster.groups] or [cluster.current_group]
+    if not isinstance(stated, list) or not all(isinstance(name, str) for name in stated):
+        raise LaunchError(
+            CONFIG, GROUPS, where=job.hyperparameters_file, expected="a list of group names", found=shown(stated)
+        )
+    for name in stated:
+        if name not in known:
+            raise LaunchError(
+                CONFIG,
+                GROUPS,
+                where=job.hyperparameters_file,
+                expected=f"names out of {shown(known)}",
+                found=shown(name),
+            )
+    if serving in stated:
+        raise LaunchError(
+            CONFIG, GROUPS, where=job.hyperparameters_file, expected="groups that train",
+            found=f"{shown(serving)}, whose program is {instance_groups.TF_DATA}",
+        )  # fmt: skip
+    return tuple(stated)

@@ -1,0 +1,198 @@
+"""Which processes hear of a stop first: those with state, before loaders, loggers and shells.
+
+Main is each planned process or, if that is a wrapper (a shell, torchrun, mpirun, sshd, ...), what it has started.
+Everything else belongs to a main process or to nobody: DataLoader workers, loggers, daemons. It hears of the stop when
+the main ones have ended: a data loader that dies under a script which saves a few steps later takes the checkpoint
+along. docs/supervision.md has the whole table of signals.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+from launch.base.compat import NamedTuple
+from launch.supervision import process_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from launch.supervision.settings import Settings
+
+
+SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"))
+# Programs and Python modules that run others and hold no state of a training.
+WRAPPERS = SHELLS | {
+    "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "accelerate.commands.launch",
+    "accelerate.commands.accelerate_cli", "deepspeed", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
+    "runner.py", "launch.py", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "orterun", "orted",
+    "prterun", "prte", "prted", "smddprun", "smddpmprun", "horovodrun", "horovod.runner",
+    "horovod.runner.launch", "sshd", "sshd-session", "torch_rank.py", "mpi_rank.py", "mpi_host.py",
+    "neuron_parallel_compile",
+    "env", "timeout", "sudo", "su", "tini", "dumb-init", "catatonit", "conda", "micromamba", "mamba", "uv",
+    "poetry", "pipenv", "nsys", "ncu", "strace", "time"
+}  # fmt: skip
+# They carry somebody's output or connection, or only wait: ending them first takes something from a main process.
+PIPE_PROGRAMS = frozenset((
+    "tee", "cat", "grep", "egrep", "sed", "awk", "gawk", "mawk", "tr", "cut", "ts", "head", "tail", "logger",
+    "stdbuf", "unbuffer", "pv", "rotatelogs", "multilog", "svlogd", "systemd-cat", "ssh", "sleep", "inotifywait",
+    "mpi_agent.py",
+))  # fmt: skip
+_HELPER = re.compile(r"from multiprocessing\.(resource_tracker|forkserver|semaphore_tracker) import")
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
+# DeepSpeed's, where they lie in its folder; else a user's own name
+_SHADOWED = frozenset(("runner.py", "launch.py"))
+
+
+class Process(NamedTuple):
+    """One process as a snapshot of /proc shows it."""
+
+    pid: int
+    parent: int
+    # Its command line
+    words: tuple[str, ...]
+    # The pipe that is its stdin ("pipe:[123]"), empty for anything else
+    reads: str = ""
+    # Pipes that are its stdout and stderr
+    writes: tuple[str, ...] = ()
+    # A shell whose script has a trap for SIGTERM
+    traps_stop: bool = False
+    # Started with & by a shell
+    in_background: bool = False
+
+
+def first_to_stop(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
+    """Return the main processes below the planned ones (pids), each once, parents before children.
+
+    Starters whose parents are gone count as planned: mpirun's orted makes itself a daemon. `adopter` is the parent of
+    such processes then.
+    """
+    tree = {process.pid: process for process in processes}
+    children: dict[int, list[Process]] = {}
+    for process in tree.values():
+        children.setdefault(process.parent, []).append(process)
+    found: list[int] = []
+    daemons = [child.pid for child in children.get(adopter, ()) if child.pid not in planned and is_wrapper(child.words)]
+    for pid in (*planned, *daemons):
+        if pid in tree:
+            found += [main for main in _first_below(tree[pid], children) if main not in found]
+    return found
+
+
+def is_wrapper(words: tuple[str, ...]) -> bool:
+    """Return whether this command line is of a program that only runs others."""
+    name, path = _program_of(words)
+    if name == "accelerate":
+        return "launch" in words
+    if name in _SHADOWED:
+        return "deepspeed" in path
+    return name in WRAPPERS
+
+
+def _first_below(process: Process, children: Mapping[int, list[Process]]) -> list[int]:
+    """Return the process, or what it has started. A wrapper that started nothing is signalled itself."""
+    if not is_wrapper(process.words):
+        return [process.pid]
+    started = [child for child in children.get(process.pid, ()) if not _is_pipe(child, children[process.pid])]
+    # A script's own trap comes to know of the stop, and passes it on to what it waits for in the background.
+    if process.traps_stop:
+        started = [child for child in started if not child.in_background]
+    below = [main for child in started for main in _first_below(child, children)]
+    return [process.pid, *below] if process.traps_stop or not below else below
+
+
+def _is_pipe(process: Process, siblings: list[Process]) -> bool:
+    """Return whether it serves another process: a filter, a connection, a logger that reads a sibling's output."""
+    if _program_of(process.words)[0] in PIPE_PROGRAMS or _HELPER.search(" ".join(process.words)):
+        return True
+    writers = [other for other in siblings if process.reads and process.reads in other.writes]
+    return any(other is not process and _program_of(other.words)[0] not in PIPE_PROGRAMS for other in writers)
+
+
+def _program_of(words: tuple[str, ...]) -> tuple[str, str]:
+    """(name, path) of the program, or of the script or module that a Python runs; names without their folder."""
+    if not words:
+        return "", ""
+    first = words[0].partition(":")[0] if words[0].startswith("sshd") else words[0]
+    name = os.path.basename(first).lstrip("-")
+    return _python_target(words[1:]) if _PYTHON.fullmatch(name) else (name, first)
+
+
+def _python_target(words: tuple[str, ...]) -> tuple[str, str]:
+    rest = iter(words)
+    for word in rest:
+        if word == "-m":
+            module = next(rest, "")
+            return module, module
+        if word.startswith("-c"):
+            return "", ""
+        if word in ("-X", "-W"):
+            next(rest, "")
+        elif not word.startswith("-"):
+            return os.path.basename(word), word
+    return "", ""
+
+
+def take_snapshot() -> list[Process]:
+    """Return every descendant, parents before children."""
+    return [_process(pid) for pid in process_tree.find_descendants()]
+
+
+def _process(pid: int) -> Process:
+    words = process_tree.command_of(pid)
+    masks = process_tree.signal_masks(pid)
+    is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
+    # Bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
+    catches = [process_tree.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
+    return Process(
+        pid,
+        process_tree.parent_of(pid),
+        words,
+        reads=_pipe_at(pid, 0),
+        writes=tuple(filter(None, (_pipe_at(pid, 1), _pipe_at(pid, 2)))),
+        traps_stop=is_shell and catches == [True, False],
+        # A shell without job control starts `command &` with SIGINT ignored.
+        in_background=process_tree.has_signal(masks, "SigIgn", signal.SIGINT),
+    )
+
+
+def _pipe_at(pid: int, fd: int) -> str:
+    try:
+        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return ""
+    return target if target.startswith("pipe:") else ""
+
+
+def describe_stop(why: str, settings: Settings) -> str:
+    """Say to whom a stop is passed on, and how many seconds are left."""
+    limit = settings.stop_grace + settings.stop_margin
+    text = f"{why}: the main processes are told, and have {settings.stop_grace:g} s to save"
+    return f"{text} of the {limit:g} s until the platform's SIGKILL (DLC_TERMINATION_GRACE)"
+
+
+def pass_on_stop(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
+    """Tell the main processes below the planned ones; the pids of those that were told. Paused ones go on, to save.
+
+    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
+    """
+    found = first_to_stop(take_snapshot(), [*planned, *serving], os.getpid())
+    told = [pid for pid in found if pid not in serving and process_tree.send_signal(pid, _signal_for(pid, signum))]
+    for pid in filter(process_tree.is_paused, told):
+        process_tree.send_signal(pid, signal.SIGCONT)
+    return told
+
+
+def end_orphans(own: Collection[int]) -> None:
+    """SIGTERM to what main processes left behind when they ended; `own` are the launcher's own children."""
+    for pid in process_tree.find_orphans(but=own):
+        if not is_wrapper(process_tree.command_of(pid)):
+            process_tree.send_signal(pid, signal.SIGTERM)
+
+
+def _signal_for(pid: int, signum: int) -> int:
+    """SIGHUP and SIGQUIT as they came to whom has a handler for them; SIGTERM to all others, which save on that."""
+    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or process_tree.catches_signal(pid, signum)
+    return signum if as_it_is else signal.SIGTERM

@@ -1,0 +1,305 @@
+"""Runs one job on this host: joins the hosts, puts the code in place, installs, supervises the processes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+
+from launch import signals
+from launch.base import files, process_spec
+from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome
+from launch.base.paths import RANK_FOLDER, Paths
+from launch.base.process_spec import Launch, ProcessSpec
+from launch.base.settings import read_choice, read_count, read_exit_code, read_seconds
+from launch.discovery import own_name
+from launch.job import entry_point, source
+from launch.job.source import S3, Source
+from launch.plan import frameworks, install
+from launch.plan.host_plan import make_host_plan, variables_passed_on
+from launch.plan.request import Request, job_python, read_request
+from launch.plan.strategies import single
+from launch.preflight import host_checks
+from launch.supervision import failure_report
+from launch.supervision.settings import (
+    END_GRACE,
+    RAY_END_GRACE,
+    Settings,
+    assumed_grace,
+    found_checkpoints,
+    stop_limits,
+)
+from launch.supervision.supervisor import supervise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from launch.coordination.member import Member
+    from launch.plan.context import Context
+
+
+def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
+    """Run the job, with `extra` arguments for the script; the exit code of the user's own code where it has one.
+
+    Raises LaunchError before anything starts.
+    """
+    # A config file may be a FIFO, or lie on a mount that hangs
+    with signals.Interrupting():
+        request = read_request(environ, extra)
+    settings = _run_settings(request)
+    paths = request.paths
+    for folder in (paths.model, paths.output_data, paths.code):
+        _make_folder(folder)
+    if request.records_collectives:
+        _make_folder(paths.launcher)
+    failure_report.reserve_file(paths.failure)
+    if request.devices.num_gpus:
+        # A host without them has no use for it
+        from launch.preflight import gpus
+
+        described = gpus.describe_gpus(request)
+        _print_lines(described.lines() if described else ())
+    _print_lines(found_checkpoints(paths.checkpoints))
+    _print_lines(filter(None, [_mend_own_name(request)]))
+    if request.members:
+        # A host alone has no use for sockets and threads
+        from launch.multi_host import run_in_group
+
+        outcome = run_in_group(request, settings, _run_part)
+    else:
+        found = host_checks.check_host(
+            request.devices, request.cluster, environ, is_distributed=request.strategy is not None
+        )
+        _print_lines(f"preflight: {finding}" for finding in (*found, *own_name.describe_trouble()))
+        host_checks.refuse_errors(found, environ)
+        outcome = _run_part(request, settings)
+    if outcome.exit_code == 0 and not outcome.stopped:
+        _mark_success(paths.success)
+        warnings = [] if request.strategy else single.find_warnings(request.cluster, request.job, environ)
+        _print_lines(f"{what}: {why}" for what, why in warnings)
+    return outcome.exit_code
+
+
+def forget_earlier_run(paths: Paths) -> None:
+    """Remove how an earlier run ended, where a container or a folder is used again."""
+    for path in (paths.failure, paths.success):
+        _remove_file(path)
+
+
+def _mend_own_name(request: Request) -> str:
+    """Let this host's own names resolve where they do not and the launcher may; what was done, empty for nothing."""
+    alone = len(request.cluster.hosts) == 1
+    named = alone and not request.cluster.is_nameless
+    own = [own_name.get_own_name(), *([request.cluster.current_host] if named else [])]
+    lost = own_name.find_unlisted(own) if own_name.may_list_names() else []
+    address = own_name.LOOPBACK if alone or not lost else _own_address(request)
+    if not lost or not address:
+        return ""
+    own_name.list_names(lost, address)
+    return f"/etc/hosts did not have {' and '.join(lost)}, by which this host is called; it has {address} for it"
+
+
+def _own_address(request: Request) -> str:
+    # A host alone has no use for it
+    from launch.discovery import host_addresses
+
+    return next(iter(host_addresses.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
+
+
+def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
+    """Add to the outcome what to do about it if many scripts fail like that. `env` is that of the processes."""
+    if not outcome.failure:
+        return outcome
+    # Compiles expressions, which a job that succeeds has no use for
+    from launch.job.failure_hints import find_hint
+
+    lines = outcome.failure.last_lines
+    advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
+    if not advice:
+        return outcome
+    _print_lines([advice])
+    return outcome._replace(failure=outcome.failure._replace(cause=f"{outcome.failure.cause}: {advice}"))
+
+
+def _run_settings(request: Request) -> Settings:
+    environ = request.environ
+    limits = stop_limits(environ)
+    is_ray = request.strategy is not None and request.strategy.strategy == "ray"
+    return Settings(
+        host=request.cluster.current_host,
+        stop_grace=limits.stop,
+        stop_margin=limits.margin,
+        end_grace=read_seconds(environ, "DLC_END_GRACE", RAY_END_GRACE if is_ray else END_GRACE),
+        hang_timeout=read_seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
+        log_folder=request.paths.launcher if read_choice(environ, "DLC_LOGS") else "",
+        rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
+    )
+
+
+def _run_part(request: Request, settings: Settings, group: Member | None = None) -> Outcome:
+    """Run this host's part, and write its failure file before the goodbye to the other hosts."""
+    paths = request.paths
+    try:
+        outcome, env = _prepare_and_run(request, settings, group)
+    except (LaunchError, signals.StopRequested) as error:
+        failure_report.write_file(
+            paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code))
+        )
+        raise
+    if group and not (outcome.stopped or signals.received() or group.stopping_host()):
+        outcome = group.explain(outcome)
+    outcome = failure_report.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
+    if outcome.stopped and outcome.exit_code == 0:
+        outcome = failure_report.as_stopped(
+            outcome, read_exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host
+        )
+    outcome = _with_hint(outcome, request.job.dialect, env)
+    failure_report.write_file(paths.failure, outcome)
+    return outcome
+
+
+def _prepare_and_run(request: Request, settings: Settings, group: Member | None) -> tuple[Outcome, Mapping[str, str]]:
+    """Go from the user's code to the end of this host's part; return its processes' environment too, if any ran."""
+    getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
+    code = source.locate_code(request.job, request.paths)
+    outcome = _fetch_code(code, request, getting_ready)
+    if outcome.exit_code or outcome.stopped:
+        return outcome, {}
+    plan = make_host_plan(request)
+    plan.check_programs(request.paths.code)
+    entry_point.make_executable(plan.context.entry, request.paths.code)
+    _print_lines(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
+    _print_lines(filter(None, [assumed_grace(request.environ)]))
+    signals.raise_if_stopped()
+    _make_own_folders(plan.context)
+    _write_private_files(plan.launch)
+    try:
+        for process in plan.install:
+            outcome = supervise([process], getting_ready)
+            if outcome.exit_code or outcome.stopped:
+                return outcome, {}
+        return _run_processes(request, plan.launch, settings, group), plan.context.env
+    finally:
+        # They hold the environment, and so its secrets
+        for path in plan.launch.files:
+            # The script may have emptied /tmp
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _wait_until_ready(group: Member) -> Outcome | None:
+    """Wait until all hosts are ready to start together; return what ended the job instead, None if nothing did."""
+    # A host alone has no use for it
+    from launch.coordination import rendezvous
+
+    return rendezvous.wait_until_ready(group)
+
+
+def _run_processes(request: Request, launch: Launch, settings: Settings, group: Member | None) -> Outcome:
+    """Run the job's processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
+    restarts = _restarts_allowed(request)
+    for number in itertools.count(1):
+        outcome = (_wait_until_ready(group) if group else None) or _attempt_in_group(request, group, launch, settings)
+        again = group.await_restart() if group else number <= restarts and outcome.exit_code and not signals.received()
+        if not again:
+            return outcome
+        # What the processes of this attempt may have written
+        _remove_file(request.paths.failure)
+        _print_lines([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
+    raise AssertionError("the loop has no other end")
+
+
+def _attempt_in_group(request: Request, group: Member | None, launch: Launch, settings: Settings) -> Outcome:
+    """Run one attempt to its end; if it fails on a data host that others take over from, to the job's end."""
+    outcome = _run_attempt(launch, settings)
+    if not group or not outcome.failure:
+        return outcome
+    from launch.coordination import rendezvous
+
+    at_last = rendezvous.await_end(group, outcome)
+    if not at_last.failure:
+        # Which the processes may have written
+        _remove_file(request.paths.failure)
+    return at_last
+
+
+def _run_attempt(launch: Launch, settings: Settings) -> Outcome:
+    for process in launch.before:
+        outcome = supervise([process], settings._replace(more_follows=True, hang_timeout=0.0))
+        if outcome.exit_code:
+            return outcome
+    return supervise(launch.processes, settings)
+
+
+def _restarts_allowed(request: Request) -> int:
+    """torchrun restarts an elastic job's ranks by itself."""
+    return 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
+
+
+def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:
+    """Put the code in place; a download is a process of its own, so that a stop request ends it."""
+    download = ""
+    if code.kind == S3:
+        download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
+        argv = (job_python(request.environ), process_spec.program_path("s3_download"), code.location, download)
+        env = variables_passed_on(request.environ)
+        outcome = supervise([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
+        if outcome.exit_code or outcome.stopped:
+            return outcome
+    try:
+        _print_lines(source.put_code_in_place(code, request.paths, download))
+    finally:
+        if download:
+            os.unlink(download)
+    return Outcome(0)
+
+
+def _write_private_files(launch: Launch) -> None:
+    for path, content in launch.files.items():
+        files.make_private_folder(os.path.dirname(path))
+        files.write_private_file(path, content)
+
+
+def _make_own_folders(context: Context) -> None:
+    try:
+        install.make_own_folders(context.env, context.venv, context.run_dir)
+    except OSError as error:
+        raise LaunchError(
+            CANNOT_CREATE, "cannot be made", where=context.run_dir, found=os.strerror(error.errno or 0),
+            remedy=files.PRIVATE_REMEDY,
+        ) from error  # fmt: skip
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"dlc: {line}", file=sys.stderr, flush=True)
+
+
+def _mark_success(path: str) -> None:
+    # The platform goes by the exit code; some tools around it look for the file that its toolkit leaves.
+    try:
+        with open(path, "w", encoding="ascii"):
+            pass
+    except OSError:
+        _print_lines([f"{path} cannot be written"])
+
+
+def _remove_file(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _print_lines([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise LaunchError(
+            CANNOT_CREATE, "cannot be created", where=folder, expected="a writable folder",
+            found=os.strerror(error.errno or 0),
+        ) from error  # fmt: skip

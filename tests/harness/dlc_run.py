@@ -16,10 +16,9 @@ import pytest
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
 from dlc.jobs.run.hosts import remove
-from harness.engine import CALM_OPTIONS, connect, docker
+from harness.engine import CALM_OPTIONS, HANG_BOUND, connect, docker
 from harness.toy import command, environment
 
-BOUND_SECONDS = 300.0  # only a hang takes that long
 POLL_SECONDS = 0.1
 
 
@@ -71,14 +70,14 @@ class DlcRun:
         found = re.search(r"^dlc: job (\S+) starts", self.output, re.MULTILINE)
         return found[1] if found else ""
 
-    def wait(self, seconds: float = BOUND_SECONDS) -> int:
+    def wait(self, seconds: float = HANG_BOUND) -> int:
         """Its exit code; the test fails where it still runs after `seconds`."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             pytest.fail(f"dlc run has not ended within {seconds:g} s")
 
-    def wait_for(self, *texts: str, seconds: float = BOUND_SECONDS) -> None:
+    def wait_for(self, *texts: str, seconds: float = HANG_BOUND) -> None:
         """Return when all these texts have been printed; the test fails where that takes longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while missing := [text for text in texts if text not in self.output]:

@@ -16,6 +16,7 @@ CALM = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }  # fmt: skip
 CALM_OPTIONS = tuple(word for name, value in CALM.items() for word in ("--env", f"{name}={value}"))
+HANG_BOUND = 300.0  # seconds; only a hang takes that long, on a busy engine too
 RUN_LABEL = f"{LABEL}={os.environ.get(RUN_VARIABLE, '')}"
 
 
@@ -35,11 +36,11 @@ def connect() -> connection.Engine:
     return engine
 
 
-def docker(*argv: str, seconds: float = 300.0, check: bool = True) -> Completed:
+def docker(*argv: str, seconds: float = HANG_BOUND, check: bool = True) -> Completed:
     """Run the docker client; ProcessError when it fails (unless `check` is false) or takes over `seconds`."""
     return run(["docker", *argv], env=connect().environment, timeout=seconds, check=check)
 
 
-def run_once(image: str, *argv: str, options: tuple[str, ...] = (), seconds: float = 300.0) -> Completed:
+def run_once(image: str, *argv: str, options: tuple[str, ...] = (), seconds: float = HANG_BOUND) -> Completed:
     """`docker run --rm` to its end, whatever the exit code."""
     return docker("run", "--rm", "--label", RUN_LABEL, *options, image, *argv, seconds=seconds, check=False)

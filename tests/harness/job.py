@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -26,11 +27,14 @@ from dlc.core.process import run, tail
 from dlc.jobs.run import hosts as edge
 from dlc.jobs.run.containers import OF_A_CONTAINER
 from dlc.jobs.run.layout import lay_out_host
-from harness.engine import CALM, RUN_LABEL, connect, docker
+from harness.engine import CALM, HANG_BOUND, RUN_LABEL, connect, docker
 from harness.images import Image
 from harness.opt_ml import job_of
 
 SHARED_MEMORY = "1g"
+# DLC_HEARTBEAT_TIMEOUT where a test waits until a host counts as vanished: it takes as long. A host that gets no
+# processor for as long is lost too, so it is not shorter.
+SHORT_HEARTBEAT = {"DLC_HEARTBEAT_TIMEOUT": "15"}
 
 
 class Job:
@@ -135,7 +139,7 @@ class Job:
 
     # What can be done to it
 
-    def wait(self, seconds: float = 300.0) -> dict[str, int]:
+    def wait(self, seconds: float = HANG_BOUND) -> dict[str, int]:
         """Exit code of every host once all have ended; the test fails where one still runs after `seconds`."""
         containers = [self.container(host) for host in self.hosts]
         try:
@@ -149,7 +153,7 @@ class Job:
         """The exit code of a host that has ended."""
         return self._state(host).exit_code
 
-    def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = 300.0) -> None:
+    def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = HANG_BOUND) -> None:
         """Return once the host has printed `text`; the test fails where it has not after `seconds`, or has ended."""
         argv = ["docker", "logs", "--follow", self.container(host)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as follower:
@@ -163,10 +167,15 @@ class Job:
                 bound.cancel()
                 follower.kill()
 
-    def stop(self, *hosts: str, grace: int = 20) -> None:
+    def wait_for_ranks(self, text: str, count: int) -> None:
+        """The same for each rank of an MPI job: all of them say it through the first host."""
+        for rank in range(count):
+            self.wait_for_line(f":{rank}] {text}")
+
+    def stop(self, *hosts: str, grace: int) -> None:
         """What the platform does to stop a job: SIGTERM, and SIGKILL after `grace` seconds. All hosts without names."""
         containers = [self.container(host) for host in hosts or self.hosts]
-        docker("stop", "--time", str(grace), *containers, seconds=grace * len(containers) + 60.0)
+        docker("stop", "--time", str(grace), *containers, seconds=grace * len(containers) + HANG_BOUND)
 
     def kill(self, host: str) -> None:
         """The machine is gone: SIGKILL to all of the container at once."""
@@ -178,31 +187,39 @@ class Job:
 
     def firewall(self, host: str, *arguments: str) -> None:
         """iptables inside the host's own network: `firewall("algo-2", "-A", "OUTPUT", "-j", "DROP")`."""
-        run(["nsenter", self._network(host), "iptables", "--wait", *arguments])
+        self.in_network(host, "iptables", "--wait", *arguments)
+
+    def in_network(self, host: str, *argv: str) -> None:
+        """Run a program of this machine inside the host's own network. The engine is asked before, and not after."""
+        run(["nsenter", self._network(host), *argv], timeout=HANG_BOUND)
 
     @contextlib.contextmanager
     def cut(self, host: str) -> Iterator[None]:
-        """No packet reaches or leaves the host meanwhile. A busy engine, slow to answer, does not make it longer."""
-        network = self._network(host)
+        """No packet reaches or leaves the host meanwhile; the rules' own counters say that they worked.
 
-        def drop(action: str) -> None:
-            for chain in ("INPUT", "OUTPUT"):
-                run(["nsenter", network, "iptables", "--wait", action, chain, "-j", "DROP"])
-
-        drop("-A")
+        A busy engine, slow to answer, does not make it longer.
+        """
+        enter = ("nsenter", self._network(host), "iptables", "--wait")
+        chains = ("INPUT", "OUTPUT")
+        for chain in chains:
+            run([*enter, "-A", chain, "-j", "DROP"])
         try:
             yield
+            counted = [run([*enter, "-nvxL", chain]).stdout for chain in chains]
         finally:
-            drop("-D")
+            for chain in chains:
+                run([*enter, "-D", chain, "-j", "DROP"])
+        for rules in counted:
+            assert re.search(r"^ *[1-9]\d* +\d+ DROP ", rules, re.MULTILINE), f"the network was not cut\n{rules}"
 
     def let_go_on(self, *hosts: str) -> None:
         """Make the file that a script with --hold waits for."""
         for host in hosts:
             (self.opt_ml(host) / "input/go").touch()
 
-    def ask(self, host: str, *argv: str, seconds: int = 30) -> str:
+    def ask(self, host: str, *argv: str, seconds: float = HANG_BOUND) -> str:
         """The output of a command run in the host's container, bounded inside it as well."""
-        return docker("exec", self.container(host), "timeout", str(seconds), *argv, seconds=seconds + 30.0).stdout
+        return docker("exec", self.container(host), "timeout", str(seconds), *argv, seconds=seconds + HANG_BOUND).stdout
 
     def start(self, host: str) -> None:
         """Start a host's container; only needed for hosts that come late."""

@@ -12,13 +12,16 @@ CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 CHANCE = random.SystemRandom()
 
 
-def free_port() -> int:
-    """A port that nobody listens on, and that no connection gets as its own: the kernel takes those from a range."""
+def free_port(address: str = "") -> int:
+    """A port that nobody listens on at this address, or at any.
+
+    No connection gets it as its own: the kernel takes those from a range.
+    """
     first, last = (int(bound) for bound in CONNECTIONS.read_text().split())
     ports = range(5000, 65536)
     outside = [port for port in ports if not first <= port <= last] or ports
     while True:
         port = CHANCE.choice(outside)
         with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("", port))
+            sock.bind((address, port))
             return port

@@ -17,7 +17,7 @@ from pathlib import Path
 RUN_VARIABLE = "DLC_TEST_RUN"
 LABEL = "org.dlc.test-run"
 TERM_SECONDS = 20.0  # for a daemon to end its own containers
-END_SECONDS = 120.0  # for the whole removal; a hang is reported
+END_SECONDS = 600.0  # for the whole removal, by a busy engine too; a hang is reported
 CLAIM_DEPTH = 6  # folders below the temporary one: popen-gw0/test_name0/cache/jobs
 
 
@@ -78,11 +78,12 @@ def remove_from_engine(number: str, temporary: Path) -> list[str]:
     try:
         from dlc.core.errors import DlcError
         from dlc.engine.connection import find
+        from dlc.engine.questions import ASK_SECONDS
         from dlc.jobs.run.claims import remove_leftovers
     except ImportError:
         return []
     try:
-        engine = find()
+        engine = find(ASK_SECONDS)
         if engine is None:
             return []
         removed = []

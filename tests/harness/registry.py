@@ -16,10 +16,11 @@ from dlc.core.environment import cache_folder
 from dlc.core.process import run
 from dlc.debian.apt import can_install, install
 from harness.authority import Authority
+from harness.engine import HANG_BOUND
+from harness.ports import free_port
 
 PROGRAMS = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils"}
 USER, PASSWORD = "pusher", "correct-horse"
-START_SECONDS = 30.0
 
 
 class Registry:
@@ -29,7 +30,7 @@ class Registry:
         """With an `authority` it speaks TLS and has a certificate of it for `address`."""
         _require_programs()
         self.folder = folder
-        self.host = f"{address}:{_free_port(address)}"
+        self.host = f"{address}:{free_port(address)}"
         self.readonly = False
         self._certificate = authority.certificate(f"IP:{address}") if authority else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,7 +54,7 @@ class Registry:
         with (self.folder / "registry.log").open("ab") as log:
             argv = ["docker-registry", "serve", str(self.folder / "registry.json")]
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + HANG_BOUND
         while not self._listens():
             assert self._process.poll() is None, (self.folder / "registry.log").read_text()
             assert time.monotonic() < deadline, f"no registry listens at {self.host}"
@@ -65,11 +66,14 @@ class Registry:
             self._process.kill()
             self._process.wait()
 
-    def login(self, folder: Path) -> dict[str, str]:
-        """What `docker login` would leave in a configuration folder, as the environment that names it."""
+    def login(self, folder: Path, host: str = "") -> dict[str, str]:
+        """What `docker login` would leave in a configuration folder, as the environment that names it.
+
+        `host` is where the client meets it, if not at its own port.
+        """
         folder.mkdir(exist_ok=True)
         known = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        (folder / "config.json").write_text(json.dumps({"auths": {self.host: {"auth": known}}}))
+        (folder / "config.json").write_text(json.dumps({"auths": {host or self.host: {"auth": known}}}))
         return {"DOCKER_CONFIG": str(folder)}
 
     def set_password(self, password: str) -> None:
@@ -104,10 +108,3 @@ def _require_programs() -> None:
         pytest.skip(f"{', '.join(missing)}: not there, and cannot be installed: {reason}")
     if missing:
         install(missing, cache_folder() / "apt")
-
-
-def _free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port

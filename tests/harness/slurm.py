@@ -24,7 +24,7 @@ from dlc.core.process import Completed, run
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 NODES = ("n1", "n2")
 NETWORK = "10.213.71"  # addresses in namespaces that nothing else can reach
-START_SECONDS = 30.0
+START_SECONDS = 180.0  # only a hang takes that long
 POLL_SECONDS = 0.1
 
 CONFIG = """\

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from dlc.images.inspection.archive import WHITEOUT, read
 from harness import toy
-from harness.engine import connect, docker
+from harness.engine import HANG_BOUND, connect, docker
 from harness.toy import command, dlc, environment, make_checkout
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(4 * toy.BUILD_SECONDS)]  # a test has up to four builds
 
 REPOSITORY = "dlc-toy"
 REF = toy.ref(REPOSITORY)
@@ -61,6 +61,15 @@ def processes(text: str) -> list[int]:
             if text in (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"):
                 found.append(int(folder.name))
     return found
+
+
+def wait_until(holds: Callable[[], bool], what: str, build: subprocess.Popen[str] | None = None) -> None:
+    """The test fails where it does not come true, or where the build ends before."""
+    deadline = time.monotonic() + HANG_BOUND
+    while not holds():
+        assert build is None or build.poll() is None, f"the build has ended before {what}"
+        assert time.monotonic() < deadline, f"not so after {HANG_BOUND:g} s: {what}"
+        time.sleep(0.1)
 
 
 def children(pid: int) -> list[int]:
@@ -160,7 +169,6 @@ def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(
     assert inspect()["RootFS"]["Layers"] == before  # the same Debian packages, whatever the list says
 
 
-@pytest.mark.timeout(1800)  # two whole builds
 def test_a_build_without_any_cache_gives_the_same_layers(built: Path) -> None:
     assert dlc(built, "build", "toy-*").returncode == 0  # an earlier test may have built it from other sources
     done = dlc(built, "verify-reproducible", "toy-*", "--once")
@@ -197,27 +205,21 @@ def test_base_image_that_does_not_exist_is_named(built: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(number: signal.Signals, built: Path) -> None:
     recipe = built / "docker/toy/Dockerfile"
-    sleep = f"sleep 8.{time.time_ns() % 10**6:06d}"  # no former run has it in the cache
+    sleep = f"sleep 12.{time.time_ns() % 10**6:06d}"  # no former run has it in the cache
     recipe.write_text(recipe.read_text() + toy.step(sleep))
     argv = command("build", "toy-*")
     child = subprocess.Popen(
         argv, cwd=built, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    deadline = time.monotonic() + 120
-    while not processes(sleep) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: bool(processes(sleep)), "the step runs", child)
     clients = children(child.pid)
     assert clients, child.poll()
     os.kill(child.pid, number)
-    _, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=HANG_BOUND)
     assert child.returncode == 130
     assert "interrupted" in errors
     assert "Traceback" not in errors
-    while (left := [*processes(sleep), *(pid for pid in clients if Path(f"/proc/{pid}").exists())]) and (
-        time.monotonic() < deadline
-    ):
-        time.sleep(0.1)
-    assert not left
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in [*processes(sleep), *clients]), "all is gone")
     done = dlc(built, "build", "toy-*")
     assert done.returncode == 0, done.stderr
 
@@ -267,7 +269,7 @@ def test_two_builds_of_one_image_at_once_both_end_with_it(built: Path) -> None:
     before = inspect()["Id"]
     with_step(built, 3)
     builds = [start(built, "build", "toy-*", "--json") for _ in range(2)]
-    ended = [(*build.communicate(timeout=120), build.returncode) for build in builds]
+    ended = [(*build.communicate(timeout=toy.BUILD_SECONDS), build.returncode) for build in builds]
     assert [code for _, _, code in ended] == [0, 0], ended
     assert {json.loads(output)[0]["digest"] for output, _, _ in ended} == {inspect()["Id"]}
     assert [json.loads(output)[0]["built"] for output, _, _ in ended].count(True) == 1  # the other one waits for it
@@ -280,7 +282,7 @@ def test_first_builds_of_one_image_at_once_all_end_with_it(built: Path) -> None:
     with_step(built, 3)
     docker("image", "rm", "--force", REF)
     builds = [start(built, "build", "toy-*", "--json") for _ in range(4)]
-    ended = [(*build.communicate(timeout=120), build.returncode) for build in builds]
+    ended = [(*build.communicate(timeout=toy.BUILD_SECONDS), build.returncode) for build in builds]
     assert [code for _, _, code in ended] == [0, 0, 0, 0], ended
     assert {json.loads(output)[0]["digest"] for output, _, _ in ended} == {inspect()["Id"]}
     assert [json.loads(output)[0]["built"] for output, _, _ in ended].count(True) == 1
@@ -302,17 +304,14 @@ def test_a_nameless_image_of_another_build_stays(built: Path) -> None:
 
 
 def test_a_killed_build_leaves_nothing_that_the_next_one_does_not_clean_up(built: Path, tmp_path: Path) -> None:
-    with_step(built, 5)
+    with_step(built, 10)
     for name in ("rootfs", "tools"):
         (tmp_path / name).symlink_to(cache_folder() / name)
     own = {"DLC_CACHE_DIR": str(tmp_path), **connect().environment}  # in the shared folder other builds have drafts too
+    step = built.joinpath("docker/toy/Dockerfile").read_text().split()[-1]
     killed = start(built, "build", "toy-*", **own)
     drafts = tmp_path / "logs/drafts"
-    deadline = time.monotonic() + 120
-    while not processes(built.joinpath("docker/toy/Dockerfile").read_text().split()[-1]) and (
-        time.monotonic() < deadline
-    ):
-        time.sleep(0.1)
+    wait_until(lambda: bool(processes(step)), "the step runs", killed)
     left = set(drafts.iterdir())
     assert left
     killed.kill()
@@ -341,4 +340,4 @@ def test_a_reader_that_has_enough_of_the_progress_does_not_end_the_build(built: 
     build.stderr.close()
     assert json.loads(build.stdout.read())[0]["built"]
     build.stdout.close()
-    assert build.wait(60) == 0
+    assert build.wait(HANG_BOUND) == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.engine import docker
+from harness.engine import HANG_BOUND, docker
 from harness.images import Image
 from harness.job import Job
 
@@ -20,7 +20,9 @@ SCRIPTS = Path(__file__).parent / "scripts"
 DATA, TRAINING = ("algo-1", "algo-2"), ("algo-3", "algo-4")
 SAMPLES, BATCH = 4000, 32
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
-FIRST_COME = {"order": "first_come", "when_lost": "give_back", "lost_after": 3.0, "prefetch": 4}
+# A rank that gets no processor for `lost_after` seconds counts as lost.
+FIRST_COME = {"order": "first_come", "when_lost": "give_back", "lost_after": 60.0, "prefetch": 4}
+SERVES = "7800, 2 workers"  # a data program says it when it listens
 MIB = 1 << 20
 # Kills the process that listens at the control's port, once there is one.
 KILL_CONTROL = """
@@ -108,9 +110,9 @@ def kill_script(running: Job, host: str) -> None:
 
 
 def go_on_when_it_serves_again(running: Job, host: str) -> None:
-    """Let the ranks of a held job go on when the host's program has started for the second time."""
-    deadline = time.monotonic() + 300
-    while running.log(host).count("the clock says ") < 2:
+    """Let the ranks of a held job go on when the host's program serves for the second time."""
+    deadline = time.monotonic() + HANG_BOUND
+    while running.log(host).count(SERVES) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.2)
     running.let_go_on(*TRAINING)
@@ -173,15 +175,17 @@ def test_a_rank_that_is_killed_gives_back_what_it_had_not_taken(image: Image, tm
     with job(
         image,
         tmp_path,
-        FIRST_COME,
+        {**FIRST_COME, "lost_after": 15.0},  # the other rank waits for it
         strategy={},
         programs={"dnn": "rank_may_be_killed.sh"},
         pause=0.006,
         take=0.01,
         stop=1,
+        hold=1,
     ) as running:
         running.wait_for_line("ten batches are here", TRAINING[1])
         kill_script(running, TRAINING[1])
+        running.let_go_on(TRAINING[0])
         assert set(running.wait().values()) == {0}
         assert "the rank was killed" in running.log(TRAINING[1])
         files = [running.opt_ml(host) / f"output/data/taken-rank{rank}.txt" for rank, host in enumerate(TRAINING)]
@@ -194,10 +198,11 @@ def test_a_rank_that_is_killed_gives_back_what_it_had_not_taken(image: Image, tm
 
 def test_without_rank_zero_which_keeps_the_leases_the_others_end_and_name_it(image: Image, tmp_path: Path) -> None:
     with job(
-        image, tmp_path, FIRST_COME, strategy={}, programs={"dnn": "rank_may_be_killed.sh"}, pause=0.01, stop=1
+        image, tmp_path, FIRST_COME, strategy={}, programs={"dnn": "rank_may_be_killed.sh"}, pause=0.01, stop=1, hold=1
     ) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         kill_script(running, TRAINING[0])
+        running.let_go_on(TRAINING[1])
         codes = running.wait()
         assert codes[TRAINING[1]] == 1
         assert "ConsumerLostError: training rank 0, which keeps the leases at algo-3:7801" in running.failure(
@@ -208,9 +213,10 @@ def test_without_rank_zero_which_keeps_the_leases_the_others_end_and_name_it(ima
 def test_a_rank_that_torchrun_watches_ends_the_job_on_every_host_when_it_is_killed(
     image: Image, tmp_path: Path
 ) -> None:
-    with job(image, tmp_path, FIRST_COME, pause=0.01) as running:
+    with job(image, tmp_path, FIRST_COME, pause=0.01, hold=1) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         kill_script(running, TRAINING[0])
+        running.let_go_on(TRAINING[1])
         assert 0 not in running.wait().values()
         assert TRAINING[0] in running.failure(TRAINING[0])
 

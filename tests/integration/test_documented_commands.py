@@ -16,11 +16,10 @@ from dlc.core.process import run
 from harness.engine import CALM_OPTIONS, connect, docker
 from harness.images import Image
 
-pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
-
 DOCUMENTED, DOCUMENTED_ID = "dlc/pytorch:2.13-training-cpu-py311", "pytorch-2.13-training-cpu-py311"
 CONTAINERS = ("training-to-stop", "training-algo-1", "training-algo-2")
 NETWORK = "training"
+SECONDS = 1800.0  # of a page's commands: only a hang takes that long
 # A script of one's own: it takes a hyperparameter, looks for its data where a channel brings some, and saves a model.
 OWN_SCRIPT = """\
 import argparse, os
@@ -39,6 +38,10 @@ test "$2" = --remove || calm="{calm}"
 PYTHONPATH={sources} exec {python} -m dlc "$@" $calm
 """
 A_JOB = "20261120-093000-0a1b2c"
+
+pytestmark = [
+    pytest.mark.integration, pytest.mark.when(framework="pytorch"), pytest.mark.timeout(SECONDS + 300),
+]  # fmt: skip
 
 
 def commands(page: Path) -> str:
@@ -67,7 +70,7 @@ def test_a_command_of_the_page_about_running_works(number: int, image: Image, tm
     command = line.replace(DOCUMENTED_ID, image.variant.id).replace("--remove JOB", f"--remove {A_JOB}")
     settings = {**connect().environment, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     settings["DLC_CACHE_DIR"] = str(tmp_path / "cache")
-    done = run(["bash", "-eu", "-c", command], cwd=tmp_path, env=settings, timeout=300, check=False)
+    done = run(["bash", "-eu", "-c", command], cwd=tmp_path, env=settings, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     if "--explain" not in line and line.startswith("dlc run pytorch"):
         [model] = tmp_path.glob("dlc-jobs/*/model")
@@ -83,7 +86,7 @@ def test_commands_of_the_page_work(page: str, image: Image, tmp_path: Path) -> N
     try:
         done = run(
             ["bash", "-eux", "-o", "pipefail", "-c", script],
-            cwd=tmp_path, env=connect().environment, timeout=300, check=False,
+            cwd=tmp_path, env=connect().environment, timeout=SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
     finally:

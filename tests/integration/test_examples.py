@@ -17,14 +17,14 @@ from harness.dlc_run import DlcRun
 from harness.engine import CALM_OPTIONS
 from harness.images import Image
 
-pytestmark = pytest.mark.integration
-
 PAGE = find_root() / "examples/README.md"
 WALK = find_root() / "docs/heterogeneous.md"
-SECONDS = 600.0
+SECONDS = 600.0  # of one command: only a hang takes that long
 EPOCHS, DIGITS, MADE_IMAGES = 3, 1437, 960
 ENABLED = "sagemaker_training_compiler_enabled=true"
 LOSS = 1e-4  # between eager and compiled, relative
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(5 * SECONDS)]  # a test has up to four commands
 
 
 def words_of(*shown: str, without: str = "") -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import docker
+from harness.engine import HANG_BOUND, docker
 from harness.images import Image
-from harness.job import Job
+from harness.job import SHORT_HEARTBEAT, Job
 
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
@@ -40,11 +40,11 @@ def test_a_plain_job_of_two_hosts_ends_on_both_when_one_fails(image: Image, tmp_
 
 
 def test_a_leader_that_cannot_read_its_job_is_no_reason_to_wait(image: Image, tmp_path: Path) -> None:
-    job = Job(image, tmp_path, SCRIPTS / "one_second.py", hosts=2, late=("algo-2",))
+    job = Job(image, tmp_path, SCRIPTS / "one_second.py", hosts=2, late=("algo-1",))
     (job.opt_ml("algo-1") / "input/config/hyperparameters.json").write_text("{")
     with job:
-        time.sleep(2)
-        job.start("algo-2")
+        job.wait_for_line("waiting for algo-1", "algo-2")  # the leader stays for 20 s to tell why it fails
+        job.start("algo-1")
         assert set(job.wait().values()) == {65}
         assert "hyperparameters.json" in job.failure("algo-2")
 
@@ -72,21 +72,22 @@ def steps(job: Job) -> list[tuple[int, int, float]]:
     return [(int(found[1]), int(found[2]), float(found[3])) for found in STEP.finditer(job.log("algo-1"))]
 
 
-def wait_for_world(job: Job, size: int, after: int, seconds: float = 120.0) -> int:
+def wait_for_world(job: Job, size: int, after: int) -> int:
     """Until the job trains on so many hosts, later than step `after`; the step."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + HANG_BOUND
     while time.monotonic() < deadline:
         reached = [step for step, world, _ in steps(job) if world == size and step > after]
         if reached:
             return reached[-1]
         if not job.is_running("algo-1"):
             break
-        time.sleep(0.3)
+        time.sleep(0.5)
     pytest.fail(f"no step on {size} host(s) after step {after}")
 
 
+@pytest.mark.timeout(5 * HANG_BOUND)  # three worlds and the end
 def test_an_elastic_job_goes_on_while_a_host_dies_and_comes_back(image: Image, tmp_path: Path) -> None:
-    environment = {"DLC_ELASTIC": "1:2:9", "DLC_HEARTBEAT_TIMEOUT": "10"}
+    environment = {"DLC_ELASTIC": "1:2:9", **SHORT_HEARTBEAT}
     script = SCRIPTS / "elastic_fit.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters=TORCHRUN, environment=environment) as job:
         reached = wait_for_world(job, 2, 0)

@@ -7,26 +7,27 @@ and exit codes and failure files say what happened.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.images import Image
-from harness.job import Job
+from harness.job import SHORT_HEARTBEAT, Job
 
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 SCRIPT = Path(__file__).parent / "scripts" / "heterogeneous.py"
 DATA, LEADER, WORKER = ("algo-1", "algo-2"), "algo-3", "algo-4"
-HEARTBEAT_SECONDS = 8
 STOP_GRACE_SECONDS = 4
 HANG_SECONDS = 300  # the platform's grace in these tests: what ends sooner ended by itself
 STOPPED, KILLED, HOST_LOST = 143, 137, 69
 
 
-def job(image: Image, folder: Path, **hyperparameters: Any) -> Job:
+def job(image: Image, folder: Path, environment: Mapping[str, str] | None = None, /, **hyperparameters: Any) -> Job:
     """The four hosts; the training runs for ever without `steps`."""
+    grace = str(STOP_GRACE_SECONDS)
     return Job(
         image, folder, SCRIPT, groups={"data": 2, "dnn": 2},
         hyperparameters={
@@ -34,11 +35,7 @@ def job(image: Image, folder: Path, **hyperparameters: Any) -> Job:
             "sagemaker_distribution_instance_groups": ["dnn"],
             **hyperparameters,
         },
-        environment={
-            "DLC_HEARTBEAT_TIMEOUT": str(HEARTBEAT_SECONDS),
-            "DLC_STOP_GRACE": str(STOP_GRACE_SECONDS),
-            "DLC_END_GRACE": str(STOP_GRACE_SECONDS),
-        },
+        environment={"DLC_STOP_GRACE": grace, "DLC_END_GRACE": grace, **(environment or {})},
     )  # fmt: skip
 
 
@@ -61,7 +58,7 @@ def test_only_the_training_group_is_distributed_and_its_end_ends_all(image: Imag
 
 
 def test_a_killed_leader_ends_every_host(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path) as running:
+    with job(image, tmp_path, SHORT_HEARTBEAT) as running:
         wait_until_all_work(running)
         running.kill(LEADER)
         codes = running.wait()
@@ -72,7 +69,7 @@ def test_a_killed_leader_ends_every_host(image: Image, tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_network_is_cut_ends_every_host(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path) as running:
+    with job(image, tmp_path, SHORT_HEARTBEAT) as running:
         wait_until_all_work(running)
         running.cut_network(WORKER)
         codes = running.wait()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.images import Image
-from harness.job import Job
+from harness.job import SHORT_HEARTBEAT, Job
 
 pytestmark = pytest.mark.integration
 
@@ -45,8 +45,7 @@ def test_a_rank_that_fails_below_mpirun_gives_the_job_its_exit_code(image: Image
 @pytest.mark.when(framework="pytorch")
 def test_an_mpi_job_whose_leader_dies_ends_on_every_host(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "save_on_sigterm.py"
-    environment = {"DLC_HEARTBEAT_TIMEOUT": "8"}
-    with Job(image, tmp_path, script, hosts=2, hyperparameters=MPI, environment=environment) as job:
+    with Job(image, tmp_path, script, hosts=2, hyperparameters=MPI, environment=SHORT_HEARTBEAT) as job:
         job.wait_for_line("ready to be stopped", "algo-1")
         job.kill("algo-1")
         codes = job.wait()

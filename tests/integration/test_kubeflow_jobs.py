@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import RUN_LABEL, docker
+from harness.engine import HANG_BOUND, RUN_LABEL, docker
 from harness.images import Image
 
 pytestmark = pytest.mark.integration
 in_pytorch = pytest.mark.when(framework="pytorch", version=">=2.0")
 
 SCRIPTS = Path(__file__).parent / "scripts"
-WAIT_SECONDS = "120"
 TRAINER = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_MASTER_PORT": "29400"}
 PYTORCH_JOB = {"WORLD_SIZE": "2", "MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
 
@@ -26,7 +25,10 @@ def network(engine: None) -> Iterator[str]:
     name = f"dlc-test-{time.monotonic_ns():x}"
     docker("network", "create", "--label", RUN_LABEL, name)
     yield name
-    docker("network", "rm", name)
+    deadline = time.monotonic() + HANG_BOUND
+    while (gone := docker("network", "rm", name, check=False)).returncode:  # while a container leaves it
+        assert time.monotonic() < deadline, gone.stderr
+        time.sleep(1)
 
 
 class Pods:
@@ -57,7 +59,7 @@ class Pods:
     def wait(self) -> tuple[list[int], str]:
         """(each pod's exit code, what they printed) once all have ended."""
         names = [self._name(pod) for pod in self._pods]
-        ended = docker("wait", *names, seconds=float(WAIT_SECONDS)).stdout.split()
+        ended = docker("wait", *names).stdout.split()
         logs = [docker("logs", name) for name in names]
         return [int(code) for code in ended], "".join(log.stdout + log.stderr for log in logs)
 

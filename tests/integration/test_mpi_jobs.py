@@ -66,8 +66,8 @@ def test_every_rank_of_a_user_without_a_name_saves_when_one_host_is_stopped(imag
     with Job(
         image, tmp_path, script, hosts=2, hyperparameters=TWO_RANKS, environment=environment, user=NAMELESS
     ) as job:
-        job.wait_for_line("ready to be stopped")
-        job.stop("algo-2", grace=60)
+        job.wait_for_ranks("ready to be stopped", 4)
+        job.stop("algo-2", grace=120)
         assert job.wait() == {"algo-1": 0, "algo-2": 0}
         saved = sorted(path.name for host in job.hosts for path in job.opt_ml(host).glob("checkpoints/*"))
         assert saved == [f"rank-{rank}" for rank in range(4)]

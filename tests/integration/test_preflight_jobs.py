@@ -34,7 +34,6 @@ def test_hosts_that_see_another_job_are_told_what_differs(image: Image, tmp_path
     seen["hosts"].append("algo-3")
     seen["instance_groups"][0]["hosts"].append("algo-3")
     config.write_text(json.dumps(seen))
-    job.environment["DLC_PEER_TIMEOUT"] = "10"
     with job:
         assert 0 not in job.wait().values()
         assert "different lists of hosts: algo-1, algo-2 on algo-1, algo-1, algo-2, algo-3 on algo-2" in job.log(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from harness import tiny_build
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 IMAGE = "program:1"
+HANG_SECONDS = 180.0
 BAKE = """
 import sys
 from pathlib import Path
@@ -101,9 +102,14 @@ class Private:
 
     def done(self, *argv: str, code: int = 0) -> tuple[str, str]:
         process = self.dlc(*argv)
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         assert process.returncode == code, err
         return out, err
+
+    def is_running(self) -> bool:
+        """What `dlc engine status` says: not of an engine that takes more than 3 s to answer."""
+        out, _ = self.dlc("status", "--json").communicate(timeout=HANG_SECONDS)
+        return bool(json.loads(out)["running"])
 
     def docker(self, *argv: str, stdin: bytes = b"") -> str:
         argv = ("docker", "--host", self.engine.address, *argv)
@@ -113,19 +119,26 @@ class Private:
         return done.stdout.decode()
 
 
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + HANG_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"not so after {HANG_SECONDS:g} s: {what}"
+        time.sleep(0.05)
+
+
 @pytest.fixture
 def private(engine: None) -> Iterator[Private]:
     """`engine`: what a private engine is made of is installed. The folder's name is short enough for a socket."""
     if os.geteuid() != 0 or not shutil.which("dockerd"):
         pytest.skip("a private engine needs root and dockerd")
     folder = Path(tempfile.mkdtemp(prefix="dlc-", dir="/tmp"))
-    with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as network:
+    with subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as network:
         while Path(f"/proc/{network.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
             assert network.poll() is None
             time.sleep(0.01)
         user = Private(folder, network.pid)
         yield user
-        user.dlc("remove", "--yes", "--force").communicate(timeout=180)
+        user.dlc("remove", "--yes", "--force").communicate(timeout=HANG_SECONDS)
         network.kill()
     shutil.rmtree(folder)
 
@@ -133,7 +146,7 @@ def private(engine: None) -> Iterator[Private]:
 def test_two_starts_at_once_make_one_engine_and_json_is_all_that_they_print(private: Private) -> None:
     both = [private.dlc("start", "--json") for _ in range(2)]
     for process in both:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         assert process.returncode == 0, err
         assert json.loads(out)["host"] == private.engine.address
     assert private.done("env")[0] == f"export DOCKER_HOST={private.engine.address}\n"
@@ -160,31 +173,30 @@ def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> Non
     follower = private.start("docker", "--host", private.engine.address, "events", "--since", "0")
     assert follower.stdout
     assert follower.stdout.readline()
-    deadline = time.monotonic() + 30
-    while "in use" not in private.dlc("stop").communicate(timeout=60)[1]:
+    deadline = time.monotonic() + HANG_SECONDS
+    while "in use" not in private.dlc("stop").communicate(timeout=HANG_SECONDS)[1]:
         assert private.engine.pid(), "stopped while a client was connected"
         assert time.monotonic() < deadline
     assert private.engine.pid()
     assert json.loads(private.done("stop", "--force", "--json")[0])["stopped"] is True
     assert private.engine.pid() is None
-    follower.communicate(timeout=60)
+    follower.communicate(timeout=HANG_SECONDS)
 
 
 def test_after_kills_the_next_start_has_one_engine_that_answers(private: Private) -> None:
     starter = private.dlc("start")
-    deadline = time.monotonic() + 60
-    while (first := private.engine.pid()) is None:
-        assert time.monotonic() < deadline
+    wait_until(lambda: private.engine.pid() is not None, "the engine has a process")
+    first = private.engine.pid()
+    assert first
     starter.kill()
     starter.communicate()
     private.done("start")
     assert private.engine.pid() == first
     os.kill(first, signal.SIGKILL)
-    while private.engine.pid():
-        assert time.monotonic() < deadline
+    wait_until(lambda: private.engine.pid() is None, "the engine is gone")
     assert json.loads(private.done("status", "--json")[0])["running"] is False
     private.done("start")
-    assert json.loads(private.done("status", "--json")[0])["running"] is True
+    wait_until(private.is_running, "the engine answers")
     private.done("stop", "--force")
     private.named()
     assert json.loads(private.done("start", "--json")[0])["host"] == private.engine.address
@@ -195,8 +207,7 @@ def test_what_a_killed_engine_left_is_removed_whole(private: Private) -> None:
     pid = private.engine.pid()
     assert pid
     os.kill(pid, signal.SIGKILL)
-    while private.engine.pid():
-        time.sleep(0.05)
+    wait_until(lambda: private.engine.pid() is None, "the engine is gone")
     private.done("remove", "--yes")
     assert not (private.folder / "e").exists()
     assert not (private.folder / "c").exists()
@@ -216,7 +227,7 @@ def test_a_build_gets_past_a_layer_that_the_classic_store_lost(private: Private)
         log.unlink(missing_ok=True)
         bake = json.dumps({"target": {"default": target}})
         process = private.start(sys.executable, "-c", BAKE, private.engine.address, bake, str(log))
-        _, err = process.communicate(timeout=180)
+        _, err = process.communicate(timeout=HANG_SECONDS)
         assert process.returncode == 0, err
         return err, log.read_text()
 
@@ -257,16 +268,16 @@ def test_a_build_that_is_cut_off_in_any_step_leaves_a_whole_image_and_is_repeate
         return private.start(sys.executable, "-c", KILLED, *words, str(private.engine.pid()))
 
     private.done("start")
-    out, err = (whole := build(0, 0)).communicate(timeout=180)
+    out, err = (whole := build(0, 0)).communicate(timeout=HANG_SECONDS)
     assert whole.returncode == 0, err
     for number in range(1, int(out) + 1):
         cut = build(number, number)
-        _, err = cut.communicate(timeout=180)
+        _, err = cut.communicate(timeout=HANG_SECONDS)
         assert "Traceback" not in err
         assert cut.returncode or what == "the engine"  # it may have done all before
         private.done("start")
         assert numbers(private) <= {number - 1, number}
         again = build(number, 0)
-        _, err = again.communicate(timeout=180)
+        _, err = again.communicate(timeout=HANG_SECONDS)
         assert again.returncode == 0, err
         assert numbers(private) == {number}

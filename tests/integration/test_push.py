@@ -23,6 +23,7 @@ from harness import toy
 from harness.authority import Authority
 from harness.engine import docker
 from harness.registry import PASSWORD, USER, Registry
+from harness.relay import Relay
 from harness.toy import command, dlc, environment, make_checkout
 
 pytestmark = pytest.mark.integration
@@ -31,6 +32,7 @@ REPOSITORY = "dlc-toy-push"
 REF = toy.ref(REPOSITORY)
 STEM = "1.17.0-training-cpu-py311-bookworm"
 HANG_SECONDS = 180.0
+LAYER = "PUT /.*/blobs/uploads/"  # the request that sends one
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +77,12 @@ def tag_digest(registry: Registry, name: str, tag: str) -> str:
 
 
 def wait_for(done: Callable[[], bool], process: subprocess.Popen[bytes], errors: Path) -> None:
-    """Return as soon as something is so, often asked; the test fails where the process ends before."""
+    """Return when something is so; the test fails where the process ends before."""
     deadline = time.monotonic() + HANG_SECONDS
     while not done():
         assert process.poll() is None, errors.read_text()
         assert time.monotonic() < deadline, errors.read_text()
-        time.sleep(0.002)
+        time.sleep(0.05)
 
 
 @pytest.mark.core
@@ -254,24 +256,25 @@ def test_a_layer_of_another_repository_is_taken_from_there(
     assert not other.mount(digest_of(b"no such layer"))
 
 
-def test_registry_that_goes_away_during_the_push_is_waited_for(
-    built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
-) -> None:
-    uploads = registry.repository("killed/toy") / "_uploads"
+def test_registry_that_goes_away_during_the_push_is_waited_for(built: Path, registry: Registry, tmp_path: Path) -> None:
     errors = tmp_path / "errors"
-    argv = command("push", "toy-*", "--no-scan", "--to", f"{registry.host}/killed", "--json")
-    with errors.open("wb") as said, (tmp_path / "out").open("wb") as out:
-        pusher = subprocess.Popen(argv, cwd=built, env=environment(**login), stdout=out, stderr=said)
-    try:
-        wait_for(lambda: uploads.exists() and any(uploads.iterdir()), pusher, errors)
-        registry.kill()
-        wait_for(lambda: "again in" in errors.read_text(), pusher, errors)
-        assert registry.tags("killed/toy") == []
-        registry.start()
-        assert pusher.wait(HANG_SECONDS) == 0, errors.read_text()
-    finally:
-        pusher.kill()
-        pusher.wait()
+    with Relay(registry.host, held=LAYER) as relay:
+        argv = command("push", "toy-*", "--no-scan", "--to", f"{relay.host}/killed", "--json")
+        settings = environment(**registry.login(tmp_path / "docker", relay.host))
+        with errors.open("wb") as said, (tmp_path / "out").open("wb") as out:
+            pusher = subprocess.Popen(argv, cwd=built, env=settings, stdout=out, stderr=said)
+        try:
+            wait_for(relay.reached.is_set, pusher, errors)
+            registry.kill()
+            relay.stop()
+            wait_for(lambda: "again in" in errors.read_text(), pusher, errors)
+            assert registry.tags("killed/toy") == []
+            registry.start()
+            relay.start()
+            assert pusher.wait(HANG_SECONDS) == 0, errors.read_text()
+        finally:
+            pusher.kill()
+            pusher.wait()
     [row] = json.loads((tmp_path / "out").read_text())
     assert registry.tags("killed/toy") == sorted(row["tags"])
 
@@ -279,20 +282,20 @@ def test_registry_that_goes_away_during_the_push_is_waited_for(
 def test_interrupted_push_leaves_no_tag_no_file_and_the_next_one_completes(
     built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
 ) -> None:
-    uploads = registry.repository("interrupted/toy") / "_uploads"
     errors, temporary = tmp_path / "errors", tmp_path / "temporary"
     temporary.mkdir()
-    argv = command("push", "toy-*", "--no-scan", "--to", f"{registry.host}/interrupted")
-    settings = environment(**login, TMPDIR=str(temporary))
-    with errors.open("wb") as said:
-        pusher = subprocess.Popen(argv, cwd=built, env=settings, stdout=said, stderr=said, start_new_session=True)
-    try:
-        wait_for(lambda: uploads.exists() and any(uploads.iterdir()), pusher, errors)
-        os.killpg(pusher.pid, signal.SIGINT)
-        assert pusher.wait(HANG_SECONDS) == 130, errors.read_text()
-    finally:
-        pusher.kill()
-        pusher.wait()
+    with Relay(registry.host, held=LAYER) as relay:
+        argv = command("push", "toy-*", "--no-scan", "--to", f"{relay.host}/interrupted")
+        settings = environment(**registry.login(tmp_path / "docker", relay.host), TMPDIR=str(temporary))
+        with errors.open("wb") as said:
+            pusher = subprocess.Popen(argv, cwd=built, env=settings, stdout=said, stderr=said, start_new_session=True)
+        try:
+            wait_for(relay.reached.is_set, pusher, errors)
+            os.killpg(pusher.pid, signal.SIGINT)
+            assert pusher.wait(HANG_SECONDS) == 130, errors.read_text()
+        finally:
+            pusher.kill()
+            pusher.wait()
     assert errors.read_text().endswith("dlc: interrupted\n")
     assert list(temporary.iterdir()) == []
     assert registry.tags("interrupted/toy") == []

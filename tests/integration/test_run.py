@@ -11,6 +11,7 @@ from dlc.core.errors import EngineError, ImageError, Interrupted, UsageError
 from harness.dlc_run import DlcRun, left
 from harness.engine import docker
 from harness.images import Image
+from harness.job import SHORT_HEARTBEAT
 
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
@@ -219,7 +220,8 @@ def test_a_docker_client_that_is_killed_does_not_end_the_job(image: Image, tmp_p
 def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_its_host(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
-    words = ("--env", "DLC_HEARTBEAT_TIMEOUT=10")  # its network is gone with it, so the other host hears nothing more
+    # Its network is gone with it, so the other host hears nothing more.
+    words = [word for name, value in SHORT_HEARTBEAT.items() for word in ("--env", f"{name}={value}")]
     with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, *words, cache=cache) as run:
         run.wait_for(*READY)
         docker("rm", "--force", f"dlc-{run.job}-algo-2")

@@ -19,8 +19,7 @@ TORCHRUN = {"sagemaker_torch_distributed_enabled": True, **TWO_RANKS}
 MPI = {"sagemaker_mpi_enabled": True, **TWO_RANKS}
 HOROVOD = {"sagemaker_horovod_enabled": True, **TWO_RANKS}
 MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
-PLATFORM = {"TRAINING_JOB_NAME": "spot"}  # SageMaker's 120 s
-STOP_BOUND = 60  # seconds
+PLATFORM, PLATFORMS_GRACE = {"TRAINING_JOB_NAME": "spot"}, 120  # SageMaker's seconds until SIGKILL
 
 
 def checkpoints(job: Job) -> list[str]:
@@ -33,13 +32,14 @@ def stop_one(
     """Stop algo-2 alone, check what holds for every strategy; the checkpoints that there are then."""
     variables = {**PLATFORM, **environment}
     with Job(image, folder, SCRIPT, hosts=2, hyperparameters=hyperparameters, environment=variables) as job:
-        for host in job.hosts:
-            job.wait_for_line(
-                "ready to be stopped", host if "sagemaker_mpi_enabled" not in hyperparameters else "algo-1"
-            )
-        job.stop("algo-2", grace=STOP_BOUND)
+        if hyperparameters == MPI:
+            job.wait_for_ranks("ready to be stopped", 4)
+        else:
+            for host in job.hosts:
+                job.wait_for_line("ready to be stopped", host)
+        job.stop("algo-2", grace=PLATFORMS_GRACE)
         code = int(environment.get("DLC_STOPPED_EXIT_CODE", "0"))
-        assert job.wait(seconds=STOP_BOUND) == dict.fromkeys(job.hosts, code)
+        assert job.wait() == dict.fromkeys(job.hosts, code)
         assert not [host for host in job.hosts if (job.opt_ml(host) / "output/success").exists()]
         return job, checkpoints(job)
 
@@ -73,7 +73,7 @@ def test_a_long_save_below_torchrun_is_not_cut_short(image: Image, tmp_path: Pat
     environment = {**PLATFORM, "SAVE_SECONDS": "35"}
     with Job(image, tmp_path, SCRIPT, hyperparameters=TORCHRUN, environment=environment) as job:
         job.wait_for_line("ready to be stopped")
-        job.stop(grace=STOP_BOUND + 40)
+        job.stop(grace=PLATFORMS_GRACE)
         assert job.wait() == {"algo-1": 0}
         assert checkpoints(job) == ["rank-0", "rank-1"]
         assert (job.opt_ml() / "checkpoints/rank-0").read_text() == "1", "told once"

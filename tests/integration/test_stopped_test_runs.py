@@ -15,17 +15,17 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
-from harness.engine import docker
+from harness.engine import HANG_BOUND, docker
 from harness.images import Image
-from harness.reaper import LABEL, RUN_VARIABLE, processes
+from harness.reaper import END_SECONDS, LABEL, RUN_VARIABLE, processes
 
-pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
-
-HANG_SECONDS = 120.0
-# Hosts that wait until they are stopped: of a test's own job, and of `dlc run`.
-TESTS = ("tests/integration/test_stopped_jobs.py", "tests/integration/test_run.py")
-CHOSEN = "a_long_save_below_torchrun or a_second_ctrl_c_kills"
+HANG_SECONDS = HANG_BOUND + END_SECONDS
+TESTS = Path(__file__).with_name("held_hosts.py")
 REAPER = re.compile(r"-m harness\.reaper (\w+)")
+
+pytestmark = [
+    pytest.mark.integration, pytest.mark.when(framework="pytorch"), pytest.mark.timeout(4 * HANG_SECONDS),
+]  # fmt: skip
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -62,20 +62,21 @@ def left(number: str, temporary: Path, of_dlc_run: list[str]) -> list[str]:
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_nothing(image: Image, tmp_path: Path, signum: signal.Signals) -> None:
     temporary = tmp_path / "nested"
-    argv = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", f"--basetemp={temporary}", "-m", ""]
+    argv = [sys.executable, "-m", "pytest", "-n", "2", f"--basetemp={temporary}", "-m", ""]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", RUN_VARIABLE))}
     with subprocess.Popen(
-        [*argv, f"--image={image.variant.id}", "-k", CHOSEN, *TESTS], cwd=find_root(), env=environment,
+        [*argv, f"--image={image.variant.id}", str(TESTS)], cwd=find_root(), env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     ) as run:  # fmt: skip
         try:
             wait_until(lambda: number_of(run) or run.poll() is not None, "the run has its reaper")
             number = number_of(run)
-            wait_until(lambda: jobs(temporary) or run.poll() is not None, "dlc run has a job")
-            of_dlc_run = jobs(temporary)
             wait_until(
-                lambda: len(left(number, temporary, of_dlc_run)) >= 6 or run.poll() is not None, "both tests have hosts"
+                lambda: len([*temporary.glob("**/hosts-are-there")]) == 2 or run.poll() is not None,
+                "both tests have hosts",
             )
+            of_dlc_run = jobs(temporary)
+            assert len(left(number, temporary, of_dlc_run)) >= 6
             assert run.poll() is None, "the run has ended by itself"
             run.send_signal(signum)
             run.wait(HANG_SECONDS)

@@ -63,9 +63,10 @@ def test_a_script_that_exits_3_gives_3_and_a_failure_file_with_its_last_words(im
 
 @pytest.mark.core
 def test_docker_stop_reaches_the_script_which_can_save(image: Image, tmp_path: Path) -> None:
-    with Job(image, tmp_path, SCRIPTS / "save_on_sigterm.py") as job:
+    environment = {"DLC_TERMINATION_GRACE": "120"}
+    with Job(image, tmp_path, SCRIPTS / "save_on_sigterm.py", environment=environment) as job:
         job.wait_for_line("ready to be stopped")
-        job.stop()
+        job.stop(grace=120)
         assert (job.opt_ml() / "model" / "saved-on-signal").read_text() == str(SIGTERM)
         assert job.wait() == {"algo-1": 0}
 

@@ -13,12 +13,12 @@ from harness.engine import CALM_OPTIONS
 from harness.images import Image
 from harness.toy import command, environment
 
-pytestmark = pytest.mark.integration
-
 SCRIPTS = Path(__file__).parent / "scripts"
 SAMPLE = 1 << 20  # bytes of activations
 LIMIT = 2 << 30
 BOUND_SECONDS = 1800.0  # only a hang takes that long
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(BOUND_SECONDS + 60)]
 
 
 @pytest.mark.when(framework="pytorch", version=">=2.2")

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import time
 from collections.abc import Sequence
 
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
 from dlc.core.errors import BaseImageError
+from dlc.core.process import tail
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ask
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, plan_of
+
+PAUSES = (1.0, 5.0)  # seconds before a registry is asked again
+# What the client says of a registry or a network that may answer in a moment.
+PASSING = re.compile(
+    r"(?i)deadline ?exceeded|time(?:d )?out|connection reset|\bEOF\b|temporary failure|server misbehaving"
+    r"|too many requests|(?:status|code).* 5\d\d\b"
+)
 
 
 def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -> Plan:
@@ -34,10 +46,18 @@ def resolve(plan: Plan, engine: Engine) -> dict[str, Image]:
 
 
 def _found(reference: str, engine: Engine) -> Image:
-    here = engine.docker("image", "inspect", "--format", "{{.Id}}", reference, check=False)
+    here = ask(engine, "image", "inspect", "--format", "{{.Id}}", reference)
     if here.returncode == 0:
         return Image(reference, here.stdout.strip(), local=True)
-    there = engine.docker("buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", reference, check=False)
+    words = ("buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", reference)
+    there = engine.docker(*words, check=False)
+    for pause in PAUSES:
+        if there.returncode == 0 or not PASSING.search(there.stderr):
+            break
+        said = tail(there.stderr, 1)
+        print(f"dlc: base image {reference}: {said}; asked again in {pause:g} s", file=sys.stderr, flush=True)
+        time.sleep(pause)
+        there = engine.docker(*words, check=False)
     if there.returncode == 0:
         return Image(reference, there.stdout.strip())
     raise BaseImageError(

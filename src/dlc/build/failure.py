@@ -11,8 +11,12 @@ from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, Loc
 
 ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"  # a remedy
 BASE_LOOKUP = "load metadata for "
-# What BuildKit says when the host is too busy for its bounds of seconds.
-BUSY = r"failed to solve: (?:DeadlineExceeded: .*deadline exceeded|Canceled: .*client connection is closing)"
+# What BuildKit and its client say when the host is too busy for their bounds of seconds. A command that failed is
+# shown with its own words, which may be any.
+BUSY = (
+    r"(?:failed to solve: (?!process )|failed to receive status|listing workers|no active session).*"
+    r"(?:[Dd]eadline ?[Ee]xceeded|error reading from server|transport is closing|client connection is (?:closing|lost))"
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
+import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -17,6 +20,7 @@ from dlc.core.file_lock import exclusive
 from dlc.plan.contexts import Pinned
 
 SECONDS = 60.0  # without a byte
+PAUSES = (1.0, 5.0)  # seconds before it is tried again
 OTHER_SECONDS = 3600.0  # while another process fetches
 BUSY = (http.client.REQUEST_TIMEOUT, http.client.TOO_EARLY, http.client.TOO_MANY_REQUESTS)
 LATER = "run again when it can be reached: the bytes received so far are kept"
@@ -56,10 +60,25 @@ def _require_hash(expected: str, url: str, part: Path) -> None:
         )
 
 
+class _PassingError(LockError):
+    """A fault of the network or the server that may be over in a moment."""
+
+
 def _fetch(url: str, part: Path, ca: Path | None) -> None:
-    """Download the file into `part`, after the bytes that are there if the server can continue."""
-    have = part.stat().st_size if part.exists() else 0
+    """Download the file into `part`; again after a fault that may pass."""
     context = _trusted(ca)
+    for pause in PAUSES:
+        try:
+            return _fetch_once(url, part, context)
+        except _PassingError as error:
+            print(f"dlc: {error.message}; tried again in {pause:g} s", file=sys.stderr, flush=True)
+        time.sleep(pause)
+    return _fetch_once(url, part, context)
+
+
+def _fetch_once(url: str, part: Path, context: ssl.SSLContext) -> None:
+    """Download the file, after the bytes that are there if the server can continue."""
+    have = part.stat().st_size if part.exists() else 0
     try:
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
         with urllib.request.urlopen(request, timeout=SECONDS, context=context) as answer:  # noqa: S310
@@ -70,14 +89,25 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # the file is complete
         busy = error.code in BUSY or error.code >= http.client.INTERNAL_SERVER_ERROR
-        raise LockError(f"{url}: {error}", LATER if busy else "correct the address in the buildspec") from None
+        if busy:
+            raise _PassingError(f"{url}: {error}", LATER) from None
+        raise LockError(f"{url}: {error}", "correct the address in the buildspec") from None
     except http.client.InvalidURL as error:
         raise _no_address(url, error) from None
     except (OSError, http.client.HTTPException) as error:
-        reason = str(getattr(error, "reason", error))
-        raise LockError(f"{url}: {reason}", PROXY_REMEDY if PROXY_REFUSES in reason else LATER) from None
+        cause = getattr(error, "reason", error)
+        if PROXY_REFUSES in str(cause):
+            raise LockError(f"{url}: {cause}", PROXY_REMEDY) from None
+        raise (_PassingError if _may_pass(cause) else LockError)(f"{url}: {cause}", LATER) from None
     except ValueError as error:
         raise _no_address(url, error) from None
+
+
+def _may_pass(cause: object) -> bool:
+    """Not a certificate that nobody trusts, and not a name that does not exist."""
+    if isinstance(cause, socket.gaierror):
+        return cause.errno == socket.EAI_AGAIN
+    return not isinstance(cause, ssl.SSLCertVerificationError)
 
 
 def _no_address(url: str, error: Exception) -> LockError:

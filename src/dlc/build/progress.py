@@ -13,6 +13,7 @@ CACHED = re.compile(r"^#(\d+) CACHED")
 CANCELED = re.compile(r"^#(\d+) CANCELED")
 FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
 OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
+REASON = "ERROR: "  # of the whole build
 KEEP_LINES = 30
 
 
@@ -77,8 +78,9 @@ class Progress:
 
     @property
     def last(self) -> str:
-        """The last line: of a failed build, BuildKit's own reason."""
-        return self._last[-1] if self._last else ""
+        """The last line: of a failed build, its last error, which hints may follow."""
+        errors = (line for line in reversed(self._last) if line.startswith(REASON))
+        return next(errors, self._last[-1] if self._last else "")
 
     def _printed(self, number: str, seconds: float, text: str, now: float) -> None:
         """Keep what a step printed `seconds` after its start, which may be long before its heading was written."""

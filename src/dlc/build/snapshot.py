@@ -13,7 +13,6 @@ from dlc.core.drafts import draft_folder
 from dlc.core.file_lock import exclusive
 
 TIME = 315532800  # 1980; of folders, and the latest of a file: nothing in an image is later
-WRITING_SECONDS = 60.0
 FOLDER, FILE, PROGRAM = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFREG | 0o755
 
 
@@ -30,7 +29,7 @@ def snapshot(files: Tree, cache: Path) -> Path:
     wanted = _wanted(files)
     if _found(folder) != wanted:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder.parent, WRITING_SECONDS), draft_folder(cache) as drafts:
+        with exclusive(folder.parent), draft_folder(cache) as drafts:
             if (found := _found(folder)) != wanted:  # else another build was faster
                 if found:
                     say_damaged(folder)

@@ -12,6 +12,7 @@ from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
 from dlc.engine.connection import Engine, absence, connect, find, start_remedy
 from dlc.engine.private import PrivateEngine
+from dlc.engine.questions import ASK_SECONDS
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
 EXAMPLE = "dlc engine status --json"
@@ -79,7 +80,7 @@ def _stop(args: argparse.Namespace) -> int:
 
 def _env(args: argparse.Namespace) -> int:
     """Nothing is printed where plain docker commands reach the engine already."""
-    engine = find()
+    engine = find(ASK_SECONDS)
     if engine is None:
         raise EngineError(absence(), start_remedy())
     if args.json:

@@ -18,7 +18,8 @@ from dlc.cli.lint_note import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
-from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
+from dlc.engine.connection import Engine, connect, find
+from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run import claims, explain
 from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, Job
 from dlc.jobs.run.layout import RESULTS
@@ -127,7 +128,7 @@ def start(job: Job) -> int:
 
 def engine() -> Engine:
     """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
-    return find(PATIENT_SECONDS) or connect()
+    return find(ASK_SECONDS) or connect()
 
 
 def options(args: argparse.Namespace) -> Options:

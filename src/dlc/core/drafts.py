@@ -16,7 +16,6 @@ from dlc.core.errors import DiskError, UsageError
 from dlc.core.file_lock import exclusive, try_lock
 from dlc.core.interrupts import held
 
-SWEEP_SECONDS = 60.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of linux/fcntl.h and linux/fs.h
 
 
@@ -28,7 +27,7 @@ def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
     """
     home = place / name
     home.mkdir(parents=True, exist_ok=True)
-    with exclusive(home, SWEEP_SECONDS):
+    with exclusive(home):
         _sweep(home.iterdir())
     with _own_folder(home, "") as mine:
         yield mine

@@ -13,10 +13,11 @@ from pathlib import Path
 from dlc.core.errors import ProcessError
 
 ASK_AGAIN_SECONDS = 0.1
+SHORT_WORK_SECONDS = 180.0  # for work of a moment: its disk may stand still, and the lock of a dead process is free
 
 
 @contextmanager
-def exclusive(path: Path, seconds: float) -> Iterator[None]:
+def exclusive(path: Path, seconds: float = SHORT_WORK_SECONDS) -> Iterator[None]:
     """Hold the lock of `path` in the block: a folder, or a file, which is created if it is missing. Others wait.
 
     Raises ProcessError when another process still holds it after `seconds`.

@@ -20,9 +20,10 @@ from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
 from dlc.engine import client, context, remedies
 from dlc.engine.private import PrivateEngine, is_installed
+from dlc.engine.questions import ASK_SECONDS, told
+from dlc.engine.sockets import takes_connections
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
-PATIENT_SECONDS = 60.0  # for verbs that need an engine: a busy one may be slow
 # Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
 # its PATH, and podman reads files of CDI.
 TOOLKIT = ("nvidia-container-runtime-hook", "nvidia-ctk")
@@ -99,7 +100,7 @@ def search() -> Future[Engine | None]:
 
     def ask() -> None:
         try:
-            found.set_result(find(PATIENT_SECONDS))
+            found.set_result(find(ASK_SECONDS))
         except Exception as error:  # raised where the result is asked for
             found.set_exception(error)
 
@@ -112,7 +113,7 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
 
     `found` is a search that was begun before.
     """
-    engine = found.result() if found else find(PATIENT_SECONDS)
+    engine = found.result() if found else find(ASK_SECONDS)
     if engine is None:
         engine = _start_private() if start else None
     if engine is None:
@@ -133,7 +134,11 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
 
     Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
-    deadline = time.monotonic() + seconds
+    with told("`docker info`"):
+        return _find(time.monotonic() + seconds)
+
+
+def _find(deadline: float) -> Engine | None:
     private = PrivateEngine(engine_folder())
     if os.environ.get("DOCKER_HOST") == private.address and not private.pid():
         return None  # the shell still has it from `dlc engine env`; it was stopped, so it may be started again
@@ -145,7 +150,7 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
         return None
     name, place = context.current(_left(deadline))
     if name != context.NAME:
-        own = probe(None, "context", deadline)
+        own = probe(None, "context", deadline, place)
         if isinstance(own, Engine):
             return own
         if remedies.DENIED.search(own):
@@ -165,15 +170,20 @@ def start_remedy() -> str:
     return error.remedy if error else "dlc engine start"
 
 
-def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
+def probe(address: str | None, origin: str, deadline: float, place: str = "") -> Engine | str:
     """The engine at `address`, or the client's message if there is none.
 
-    `deadline` is a time of the monotonic clock. Raises EngineError if there is no answer until then, or one that is
-    not JSON.
+    `deadline` is a time of the monotonic clock; `place` is the address of the client's own context. Raises EngineError
+    if there is no answer until then, or one that is not JSON.
     """
     seconds = _left(deadline)
     words = ("info", "--format", "{{json .}}")
-    done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds)
+    try:
+        done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds)
+    except EngineError as error:
+        if not takes_connections(address or place):
+            raise
+        raise EngineError(f"{error.message}; it takes connections: it is busy, or it hangs", error.remedy) from None
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):
@@ -250,12 +260,13 @@ def _start_private() -> Engine:
     private = PrivateEngine(engine_folder())
     if private.start():
         print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)
-    found = probe(private.address, "private", time.monotonic() + PATIENT_SECONDS)
+    with told("`docker info`"):
+        found = probe(private.address, "private", time.monotonic() + ASK_SECONDS)
     return _require(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
 
 
 def _require_buildx(engine: Engine) -> None:
-    if not engine.buildx and engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
+    if not engine.buildx and engine.docker("buildx", "version", check=False, timeout=ASK_SECONDS).returncode:
         raise EngineError(
             "the docker client has no buildx plug-in", "install it: the package docker-buildx or docker-buildx-plugin"
         )

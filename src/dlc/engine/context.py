@@ -6,7 +6,7 @@ from dlc.core.process import Completed
 from dlc.engine import client
 
 NAME = "dlc"
-SECONDS = 10.0
+SECONDS = 60.0  # a cold client is read from the disk
 
 
 def current(seconds: float = SECONDS) -> tuple[str, str]:

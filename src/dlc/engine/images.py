@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Thread
 
-from dlc.core.errors import DlcError, EngineError
+from dlc.core.errors import DlcError, EngineError, ProcessError
 from dlc.core.labels import KEY
-from dlc.core.process import Completed
+from dlc.core.process import Completed, tail
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ASK_SECONDS, ask
 
-SECONDS = 60.0  # for one answer
 REMOVAL_SECONDS = 20.0
 
 
@@ -31,7 +31,7 @@ class Image:
 
 
 def find(
-    engine: Engine, refs: Iterable[str], seconds: float = SECONDS, *, built: Iterable[str] = ()
+    engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS, *, built: Iterable[str] = ()
 ) -> dict[str, Image]:
     """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
 
@@ -42,7 +42,7 @@ def find(
         return {}
     with ThreadPoolExecutor() as pool:
         sizes = {ref: pool.submit(size, engine, ref, seconds) for ref in built}
-        done = engine.docker("image", "inspect", *wanted, check=False, timeout=seconds)
+        done = ask(engine, "image", "inspect", *wanted, seconds=seconds)
     with understood(engine, "docker image inspect", done.stdout):
         found = json.loads(done.stdout or "[]")
         named = [(tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted]
@@ -52,18 +52,22 @@ def find(
         }
 
 
-def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
+def keys(engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS) -> dict[str, str]:
     """Content key of each of `refs` that the engine has and dlc built. Raises EngineError as `find` does."""
     wanted = sorted(set(refs))
     form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
-    done = engine.docker("image", "inspect", "--format", form, *wanted, check=False, timeout=seconds)
+    if not wanted:
+        return {}
+    done = ask(engine, "image", "inspect", "--format", form, *wanted, seconds=seconds)
     rows = [line.rpartition("|") for line in done.stdout.splitlines()]
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
 
 
-def size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
-    """Bytes of all layers, unpacked."""
-    done = engine.docker("history", "--human=false", "--format", "{{.Size}}", ref, timeout=seconds)
+def size(engine: Engine, ref: str, seconds: float = ASK_SECONDS) -> int:
+    """Bytes of all layers, unpacked. Raises ProcessError for an image that is not there."""
+    done = ask(engine, "history", "--human=false", "--format", "{{.Size}}", ref, seconds=seconds)
+    if done.returncode:
+        raise ProcessError(f"{ref}: {tail(done.stderr, 1)}")
     return sum(int(line) for line in done.stdout.split())
 
 
@@ -102,8 +106,10 @@ def _remove_nameless(engine: Engine, identifiers: Iterable[str]) -> None:
 
 def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
     """The id of each image that is there, with all its tags."""
+    if not (wanted := sorted(names)):
+        return {}
     form = "{{.Id}} {{range .RepoTags}}{{.}} {{end}}"
-    done = engine.docker("image", "inspect", "--format", form, *sorted(names), check=False)
+    done = ask(engine, "image", "inspect", "--format", form, *wanted)
     rows = [line.split() for line in done.stdout.splitlines() if line]  # none found is an empty line
     return {identifier: tags for identifier, *tags in rows}
 

@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,14 @@ from dlc.core.errors import EngineError
 from dlc.core.file_lock import try_lock
 from dlc.core.process import start_daemon, tail
 from dlc.engine import client, context, packages, work
+from dlc.engine.questions import told
 from dlc.engine.remedies import advise_without_engine
 
-START_SECONDS = 90.0
+START_SECONDS = 300.0  # with many layers on a slow disk; where it ends before, that is known at once
 STOP_SECONDS = 60.0
 LOCK_SECONDS = 300.0  # longer than an installation takes
 ANSWER_SECONDS = 5.0
+CLIENT_SECONDS = 60.0  # for a command of the client alone, whose program may have to be read from a slow disk
 SOCKET_PATH_LIMIT = 100  # bytes; sun_path holds 108 with the terminator
 DAEMON_CONFIG = {
     # The classic store: an image is the layers that its steps left. The containerd store writes each of them as a blob
@@ -91,7 +94,7 @@ class PrivateEngine:
             if not is_installed():
                 packages.install()
             self._spawn()
-            context.select(self.address)
+            _warned(context.select, self.address)
             return True
 
     def stop(self, force: bool = False) -> bool:
@@ -108,7 +111,7 @@ class PrivateEngine:
                     self._require_idle()
                 self._end(pid)
             if client.present():
-                context.deselect(self.address)
+                _warned(context.deselect, self.address)
             return pid is not None
 
     @contextmanager
@@ -180,20 +183,36 @@ class PrivateEngine:
     def _spawn(self) -> None:
         config = self.folder / "daemon.json"
         config.write_text(json.dumps(DAEMON_CONFIG | kept_store(config), indent=1))
-        (self.folder / "docker.pid").unlink(missing_ok=True)
+        killed = self.folder / "killed"  # that the engine before did not end by itself
+        with suppress(FileNotFoundError):
+            (self.folder / "docker.pid").rename(killed)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
         child = start_daemon([str(word) for word in argv], self.log)
         try:
             self._await(lambda: child.poll() is not None)
+            if killed.exists():
+                self._forget_sent_files()
+                killed.unlink()
         except BaseException:
             if child.poll() is None:
                 child.terminate()
             raise
 
+    def _forget_sent_files(self) -> None:
+        """Have the next build send all its files again.
+
+        BuildKit keeps what a client sent, and notes the files' digests at the end. Killed in between it has new files
+        under old digests, finds nothing to be sent, and takes the layers that were made of the files before.
+        """
+        words = ("builder", "prune", "--force", "--filter", "type=source.local")
+        client.docker(*words, env=client.reach(self.address), timeout=START_SECONDS)
+
     def _await(self, ended: Callable[[], bool] = lambda: False) -> None:
         """Wait until it answers. Raises EngineError if it `ended`, or after START_SECONDS."""
-        if _wait(lambda: ended() or self.answers(), START_SECONDS) and not ended():
+        with told(f"it starts; its log is {self.log}"):
+            answered = _wait(lambda: ended() or self.answers(), START_SECONDS)
+        if answered and not ended():
             return
         log = self.log.read_text(errors="replace") if self.log.exists() else ""
         raise EngineError(
@@ -208,7 +227,6 @@ class PrivateEngine:
                 break
         else:
             raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
-        (self.folder / "docker.pid").unlink(missing_ok=True)
 
 
 def kept_store(config: Path) -> dict[str, object]:
@@ -234,7 +252,15 @@ def is_installed() -> bool:
     """Whether the programs of a private engine are on this host."""
     if not all(shutil.which(name) for name in (client.PROGRAM, "dockerd", "iptables")):
         return False
-    return client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
+    return client.docker("buildx", "version", env={}, check=False, timeout=CLIENT_SECONDS).returncode == 0
+
+
+def _warned(change: Callable[[str], None], address: str) -> None:
+    """Change the client's context. The engine runs, or has ended, whatever comes of that."""
+    try:
+        change(address)
+    except EngineError as error:
+        print(f"dlc: warning: the context of plain docker commands is as it was: {error.message}", file=sys.stderr)
 
 
 def _is_same(handle: IO[str], path: Path) -> bool:

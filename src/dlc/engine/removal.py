@@ -16,7 +16,7 @@ from dlc.core.process import run
 from dlc.debian import apt
 from dlc.engine.private import PrivateEngine
 
-ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "daemon.json", "dockerd.log", "apt", "lock")
+ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "killed", "daemon.json", "dockerd.log", "apt", "lock")
 CACHE_NAMES = ("apt", "ca", "drafts", "index-wheels", "jobs", "logs", "nothing", "pinned", "recipes", "rootfs",
                "snapshots", "tools", "turns", "wheels")  # fmt: skip
 SYSTEM_DATA = Path("/var/lib/docker")  # of a Docker engine that is not ours; Debian's docker.io deletes it on purge

@@ -1,4 +1,7 @@
-"""Asks the kernel who is connected to a Unix socket, by sock_diag(7): /proc/net/unix keeps those that are gone."""
+"""Whether a socket takes connections, and who is connected to a Unix socket.
+
+The kernel tells the latter by sock_diag(7): /proc/net/unix keeps those that are gone.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+CONNECT_SECONDS = 0.5  # a part of what verbs that only look have
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 DUMP = 0x301  # NLM_F_REQUEST and NLM_F_DUMP
@@ -18,6 +22,19 @@ HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 REQUEST = struct.Struct("=BBHIIIII")  # family, protocol, padding, states, inode, what to show, cookie (2)
 ANSWER = struct.Struct("=BBBBIII")  # family, type, state, padding, inode, cookie (2)
 ATTRIBUTE = struct.Struct("=HH")  # length, type
+
+
+def takes_connections(address: str) -> bool:
+    """Whether something listens at the address of an engine: one that is silent is busy then, or hangs."""
+    kind, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
+    try:
+        with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as client:
+            client.settimeout(CONNECT_SECONDS)
+            client.connect(place if kind == "unix" else (host, int(port)))
+    except (OSError, ValueError):
+        return False
+    return kind in ("unix", "tcp")
 
 
 def connections(path: Path) -> int:

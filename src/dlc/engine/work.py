@@ -9,7 +9,7 @@ from dlc.core.errors import EngineError
 from dlc.engine import client
 from dlc.engine.sockets import connections
 
-ASK_SECONDS = 10.0
+ASK_SECONDS = 60.0
 LEAVE_SECONDS = 1.0  # until the engine has closed the connection of our own client
 CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}
 

@@ -211,8 +211,8 @@ def _say(text: str) -> None:
     print(f"dlc: {text}", file=sys.stderr, flush=True)
 
 
-# Seconds for the others to come and hear it; they may start a little later
-BOUND = 20.0
+# Seconds for the others to come and hear it: a busy engine may start them much later
+BOUND = 60.0
 # Seconds where the platform ends this host soon
 STOP_BOUND = 3.0
 # Seconds
@@ -230,7 +230,14 @@ def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure)
         port = port_of(environ, GROUP_PORT)
         config = MemberConfig(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
         if cluster.current_host in rules.hosts:
-            _announce(Member(config), failure)
+            _announce(Member(config), failure, _longest_wait(environ))
+
+
+def _longest_wait(environ: Mapping[str, str]) -> float:
+    try:
+        return min(BOUND, read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT))
+    except LaunchError:  # this may be what failed
+        return BOUND
 
 
 def _rules_or_all(environ: Mapping[str, str], hosts: tuple[str, ...]) -> GroupRules:
@@ -242,14 +249,17 @@ def _rules_or_all(environ: Mapping[str, str], hosts: tuple[str, ...]) -> GroupRu
     return GroupRules(hosts, hosts)
 
 
-def _announce(group: Member, failure: Failure) -> None:
+def _announce(group: Member, failure: Failure, longest: float) -> None:
     was_stopped = bool(signals.received())
     pause = time.sleep if was_stopped else signals.sleep
     group.start(None)
     try:
         group.report(failure._replace(host=group.config.host), STOPPED if was_stopped else FAILED)
-        deadline = time.monotonic() + (STOP_BOUND if was_stopped else BOUND)
+        deadline = time.monotonic() + (STOP_BOUND if was_stopped else longest)
+        notes = rendezvous.ProgressNotes()
         while not group.is_delivered and not group.leader.why_unreachable and time.monotonic() < deadline:
+            if notes.is_due():
+                _say("the other hosts are to hear why this one failed; waiting for them")
             pause(LOOK)
     finally:
         group.close()

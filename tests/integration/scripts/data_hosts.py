@@ -6,6 +6,7 @@ once, so that it is known of a rank that is killed too; without torchrun a host 
 
 import argparse
 import json
+import logging
 import os
 import random
 import socket
@@ -123,6 +124,8 @@ if dlc_runtime.cluster().is_training:
     train()
 else:
     print(f"the clock says {time.time():.0f}", flush=True)
+    logging.basicConfig()
+    logging.getLogger("dlc.dataservice").setLevel(logging.INFO)  # it says when it serves
     if HOST == "algo-2" and options.fault == "another token":
         os.environ["DLC_DATA_TOKEN"] = "of another job"
     if HOST == "algo-2" and options.fault == "port in use":

@@ -34,5 +34,5 @@ if rank == 1:
 try:
     exchange()
 except Exception:
-    time.sleep(30)  # its own end is not the news: the other host's failure ends it
+    time.sleep(300)  # its own end is not the news: the other host's failure ends it
     raise

@@ -15,12 +15,15 @@ if rank == 0:
             connection, _ = server.accept()
             total += int(connection.recv(16))
 else:
-    for _ in range(100):
+    deadline = time.monotonic() + 120
+    while True:
         try:
             with socket.create_connection((host, int(port)), timeout=5) as connection:
                 connection.sendall(str(rank + 1).encode())
             break
         except OSError:
+            if time.monotonic() > deadline:
+                raise
             time.sleep(0.1)
 print(
     f"node {os.environ['SLURMD_NODENAME']} is {os.environ['SM_CURRENT_HOST']}, rank {rank} of {len(workers)}: {total}"

@@ -302,3 +302,21 @@ def test_a_rank_between_epochs_hears_that_the_keeper_is_there(keepers: Keepers) 
     one.join(1)
     one.say(1, leave=True)
     one.beat(1)
+
+
+def test_a_time_in_which_rank_zero_stood_still_is_not_taken_off_a_strangers_handshake(keepers: Keepers) -> None:
+    keeper = keepers.stopped(lost_after=HANGS)
+    pair = socket.socketpair()
+    stranger = Lines(pair[0], TOKEN, is_server=True)
+    fd = stranger.sock.fileno()
+    keeper._lines[fd], keeper._strangers[fd] = stranger, keepers.clock.now + module.HANDSHAKE
+    dropped: list[int] = []
+    keeper._drop = dropped.append  # type: ignore[method-assign]
+    wakes = keepers.clock.now + 3600.0
+    keeper._clock(wakes)
+    assert not dropped
+    for passed in range(2 * int(module.HANDSHAKE) + 3):
+        keeper._clock(wakes + passed / 2)
+    assert fd in dropped
+    for end in pair:
+        end.close()

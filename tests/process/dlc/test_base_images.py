@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dlc.build import base_images
 from dlc.build.base_images import resolve
 from dlc.core.errors import BaseImageError
 from dlc.engine.connection import Engine
@@ -19,6 +20,11 @@ DOCKER = """#!/bin/sh
 case "$*" in
     "image inspect "*" here:1") echo sha256:aa ;;
     "buildx imagetools inspect "*" there:1") echo sha256:bb ;;
+    "buildx imagetools inspect "*" later:1")
+        echo asked >> "$ASKED"
+        [ $(wc -l < "$ASKED") -gt 2 ] && echo sha256:cc && exit
+        echo 'ERROR: failed to do request: Head "https://registry.example/v2/": net/http: TLS handshake timeout' >&2
+        exit 1 ;;
     *) echo "no such image" >&2; exit 1 ;;
 esac
 """
@@ -45,6 +51,15 @@ def test_the_engine_is_asked_first_and_then_the_registry(base: str, found: Image
     assert again.target(TORCH_ID).contexts["rootfs"] == found
     assert again.target(TORCH_ID).key != planned(base).target(TORCH_ID).key
     assert resolve(again, ENGINE) == {}
+
+
+def test_a_registry_that_does_not_answer_for_a_moment_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    monkeypatch.setattr(base_images, "PAUSES", (0.0, 0.0), raising=False)
+    assert resolve(planned("later:1"), ENGINE) == {"later:1": Image("later:1", "sha256:cc")}
+    assert capsys.readouterr().err.count("TLS handshake timeout; asked again") == 2
 
 
 def test_a_base_of_a_digest_and_our_own_are_not_asked_for() -> None:

@@ -17,6 +17,17 @@ LOST_PARENT = "failed to prepare extraction snapshot: parent snapshot sha256:5e9
 LOST_STEP = "failed to get edge: inconsistent graph state"
 BUSY = "DeadlineExceeded: context deadline exceeded"
 CLIENT_LOST = "Canceled: rpc error: code = Canceled desc = grpc: the client connection is closing"
+# Lines that the client ends with where no step says the same.
+OTHER_BUSY = (
+    "ERROR: failed to solve: context deadline exceeded",
+    "ERROR: failed to solve: Unavailable: error reading from server: EOF",
+    "ERROR: failed to solve: no active session for 1gebm540: context deadline exceeded",
+    "ERROR: failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
+    "ERROR: failed to receive status: rpc error: code = DeadlineExceeded desc = context deadline exceeded",
+    "ERROR: listing workers for Build: failed to list workers: DeadlineExceeded: context deadline exceeded",
+    "ERROR: failed to solve: Unavailable: transport is closing",
+)
+HINT = "View build details: docker-desktop://dashboard/build/default"
 LOST_LAYERS = (
     "layer does not exist",
     "failed to get layer sha256:bb830c64: layer does not exist",
@@ -25,15 +36,20 @@ LOST_LAYERS = (
 OWN_FAULT = 'process "/bin/sh -c mkdir /opt" did not complete successfully: /opt already exists'
 
 
-def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: int) -> Path:
-    """A docker client that fails for a reason so many times; the file to which each of its runs adds a line."""
+def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: int, said: str = "") -> Path:
+    """A docker client that fails for a reason so many times; the file to which each of its runs adds a line.
+
+    `said` are its last lines, where they are others.
+    """
+    said = said or f"#46 ERROR: {reason}\nERROR: failed to solve: {reason}"
+    (folder / "said").write_text(f"{said}\n")
     runs = folder / "runs"
     client = folder / "bin/docker"
     client.parent.mkdir()
     client.write_text(
         f"#!/bin/sh\ncat > /dev/null\necho run $* >> {runs}\n"
         f"[ $(wc -l < {runs}) -gt {times} ] && exit 0\n"
-        f"echo '#46 ERROR: {reason}'\necho 'ERROR: failed to solve: {reason}'\nexit 1\n"
+        f"cat {folder}/said\nexit 1\n"
     )
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
@@ -47,6 +63,27 @@ def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
     runs = refuse(tmp_path, monkeypatch, reason, ATTEMPTS - 1)
     run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
     assert len(runs.read_text().splitlines()) == ATTEMPTS
+
+
+@pytest.mark.parametrize("said", OTHER_BUSY)
+@pytest.mark.parametrize("hint", ["", HINT], ids=["reason last", "hint last"])
+def test_a_build_that_a_busy_host_ended_in_other_words_is_run_again(
+    said: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = "#46 [toy 1/1] RUN make\n#46 0.5 compiling\n#46 ERROR: canceled"
+    runs = refuse(tmp_path, monkeypatch, "", ATTEMPTS - 1, f"{printed}\n{said}\n{hint}")
+    run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
+    assert len(runs.read_text().splitlines()) == ATTEMPTS
+
+
+def test_a_step_whose_command_speaks_of_a_deadline_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = 'process "/bin/sh -c echo deadline exceeded; false" did not complete successfully: exit code: 1'
+    runs = refuse(tmp_path, monkeypatch, own, ATTEMPTS)
+    with pytest.raises(BuildError, match="did not complete"):
+        run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
+    assert len(runs.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

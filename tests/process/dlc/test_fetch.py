@@ -66,6 +66,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "PAUSES", (0.0, 0.0), raising=False)
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowServer]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -146,14 +151,26 @@ def test_a_proxy_that_refuses_is_told_as_such(tmp_path: Path, monkeypatch: pytes
     assert "NO_PROXY" in caught.value.remedy
 
 
-def test_a_download_that_a_proxy_cuts_off_is_continued(tmp_path: Path) -> None:
+def test_a_download_that_is_cut_off_is_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     half = Reply(200, {"Content-Length": str(len(CONTENT))}, CONTENT[: len(CONTENT) // 2])
     with serving(lambda asked: Reply(206, body=CONTENT[len(half.body) :]) if "Range" in asked.headers else half) as cut:
         pinned = Pinned(SHA256, f"{cut.url}/x")
-        with pytest.raises(LockError, match="IncompleteRead") as caught:
-            fetch.folder(pinned, tmp_path, None)
-        assert "the bytes received so far are kept" in caught.value.remedy
         assert (fetch.folder(pinned, tmp_path, None) / fetch.FILE).read_bytes() == CONTENT
+    assert "IncompleteRead" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("status", "expected"), [(503, 3), (429, 3), (404, 1)])
+def test_only_a_fault_that_may_pass_is_tried_again(status: int, expected: int, tmp_path: Path) -> None:
+    replies = [Reply(status)] * 3
+    with serving(lambda _: replies.pop()) as server, pytest.raises(LockError):
+        fetch.folder(Pinned(SHA256, f"{server.url}/x"), tmp_path, None)
+    assert 3 - len(replies) == expected
+
+
+def test_the_second_answer_of_a_busy_server_is_taken(tmp_path: Path) -> None:
+    replies = [Reply(503), Reply(200, body=CONTENT)]
+    with serving(lambda _: replies.pop(0)) as server:
+        assert (fetch.folder(Pinned(SHA256, f"{server.url}/x"), tmp_path, None) / fetch.FILE).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(

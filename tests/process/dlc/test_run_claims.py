@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from dlc.core import file_lock
 from dlc.core.errors import DlcError, UsageError
 from dlc.engine.connection import Engine
 from dlc.jobs.run import claims
@@ -80,3 +83,22 @@ def test_what_was_left_on_another_engine_stays_until_that_engine_is_used(tmp_pat
     elsewhere = Engine("unix:///other.sock", "DOCKER_HOST", "1", containerd_store=True)
     assert claims.remove_leftovers(tmp_path, elsewhere) == []
     assert names(tmp_path) == ["other"]
+
+
+def test_another_dlc_whose_disk_stands_still_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    other, now = os.open(tmp_path / "jobs", os.O_RDONLY), [0.0]
+    assert file_lock.try_lock(other)
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] > 120:
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+    monkeypatch.setattr(file_lock, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    with claims.claimed(tmp_path / "jobs", "mine", ENGINE):
+        assert now[0] > 120
+    assert "waiting for another dlc" in capsys.readouterr().err
+    os.close(other)

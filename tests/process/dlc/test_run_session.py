@@ -31,13 +31,25 @@ signal.signal(signal.SIGTERM, save)
 """
 
 
+# The verb with less patience with an engine than users have.
+HURRIED = """
+import sys
+from dlc.jobs.run import claims, hosts
+hosts.PAUSES = (0.1, 0.1)
+hosts.remove.__defaults__ = (0.5,)
+claims.LEFTOVER_SECONDS = 0.5
+from dlc.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 class Started:
     """A `dlc run` of two hosts whose script is `text`, or another verb that runs a job."""
 
     def __init__(self, folder: Path, text: str, *words: str, output: int = subprocess.PIPE, verb: str = "run") -> None:
         self.folder = folder
         (folder / "train.py").write_text(f"{HOST}\n{text}\n")
-        command = [sys.executable, "-m", "dlc", verb, "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
+        command = [sys.executable, "-c", HURRIED, verb, "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
         with (folder / "errors").open("wb") as errors:
             self.process = subprocess.Popen(
                 [*command, "--output", str(folder / "results"), *words],
@@ -139,6 +151,16 @@ def test_hosts_that_do_not_end_are_killed_after_the_grace(folder: Path) -> None:
     assert job.left() == []
 
 
+def test_the_grace_begins_when_the_engine_has_delivered_the_signal(folder: Path) -> None:
+    (folder / "docker/slow-TERM").write_text("5")
+    slowly = SAVE.replace("def save(*_):", "def save(*_):\n    time.sleep(1)")
+    job = Started(folder, f"{slowly}\n{WAIT}", "--grace", "4")
+    job.wait_until_ready()
+    job.process.send_signal(signal.SIGINT)
+    code, said = job.end()
+    assert (code, "algo-1 143, algo-2 143" in said) == (Interrupted.exit_code, True), said
+
+
 def test_a_second_ctrl_c_kills_at_once(folder: Path) -> None:
     job = Started(folder, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAIT}", "--grace", "900")
     job.wait_until_ready()
@@ -174,6 +196,23 @@ def test_what_the_engine_refuses_is_its_own_words_once_and_leaves_nothing(folder
     assert "remedy: dlc run --explain" in said
     assert job.left() == []
     assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("what", ["algo-2", "network"])
+def test_what_a_busy_engine_could_not_make_is_tried_again(folder: Path, what: str) -> None:
+    (folder / f"docker/busy-{what}").write_text("2")
+    job = Started(folder, "print('trained')")
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    assert job.process.returncode == 0, (folder / "errors").read_text()
+    assert sorted(output.splitlines()) == ["[algo-1] trained", "[algo-2] trained"]
+
+
+@pytest.mark.parametrize("what", ["algo-2", "network"])
+def test_what_a_busy_engine_does_not_make_three_times_is_its_own_words(folder: Path, what: str) -> None:
+    (folder / f"docker/busy-{what}").write_text("9")
+    code, said = Started(folder, "print('trained')").end()
+    assert (code, (folder / f"docker/busy-{what}").read_text()) == (EngineError.exit_code, "6"), said
+    assert "context deadline exceeded" in said
 
 
 def test_a_job_that_cannot_be_claimed_leaves_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +284,24 @@ def test_what_a_killed_dlc_left_is_removed_by_the_next(folder: Path) -> None:
     code, said = following.end()
     assert (code, "removed what a killed dlc left: dlc-" in said) == (0, True), said
     assert following.left() == []
+
+
+def test_what_the_engine_does_not_remove_is_a_warning_after_the_results(folder: Path) -> None:
+    (folder / "docker/stuck").touch()
+    job = Started(folder, "open(os.environ['SM_MODEL_DIR'] + '/' + host, 'w').close(); sys.exit(7)")
+    code, said = job.end()
+    assert code == 7, said
+    assert sorted(path.name for path in (folder / "results/model").iterdir()) == ["algo-1", "algo-2"]
+    assert "did not receive an exit event; the next job removes it" in said.partition(" has ended: ")[2]
+    assert len(job.left()) == 5, "two containers, a network, a claim, the file of this test"
+    (folder / "results").rename(folder / "earlier-results")
+    code, said = Started(folder, "print('trained')").end()
+    assert (code, said.count("warning: left behind")) == (0, 2), said
+    (folder / "docker/stuck").unlink()
+    (folder / "results").rename(folder / "second-results")
+    following = Started(folder, "print('trained')")
+    code, said = following.end()
+    assert (code, following.left()) == (0, []), said
 
 
 REPORT = {

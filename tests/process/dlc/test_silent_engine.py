@@ -115,6 +115,18 @@ def test_an_engine_that_accepts_and_never_answers(home: Path, deaf: str, monkeyp
     require_quick(home, deaf)
 
 
+def test_an_engine_that_is_busy_is_told_from_one_that_is_gone(
+    home: Path, deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_docker(home, "sleep 300")
+    monkeypatch.setenv("DOCKER_HOST", deaf)
+    with pytest.raises(EngineError, match=r"not answering: .*; it takes connections: it is busy, or it hangs"):
+        find(0.3)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    with pytest.raises(EngineError, match=r"not answering: .* within 0.3 s\n"):
+        find(0.3)
+
+
 @pytest.mark.parametrize(
     "script",
     ["trap '' TERM; while :; do sleep 1; done", "case $1 in context) sleep 300 & wait ;; esac"],
@@ -268,7 +280,8 @@ def test_a_missing_client_is_said_as_such(home: Path, host: str, monkeypatch: py
 
 
 def test_an_engine_of_another_platform_is_refused_by_name(home: Path) -> None:
-    fake_docker(home, """[ $1 = info ] && echo '{"ServerVersion": "26", "Architecture": "aarch64"}'""")
+    info = """echo '{"ServerVersion": "26", "Architecture": "aarch64"}'"""
+    fake_docker(home, f"case $1 in info) {info} ;; *) echo 'Error: No such image: toy' >&2; exit 1 ;; esac")
     engine = find()
     assert engine
     assert engine.platform == "linux/arm64"

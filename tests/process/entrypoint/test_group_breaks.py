@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from relay import Relay
 from supervised import HANG_BOUND, wait_until
 
 from harness.ports import free_port
-from launch import signals
+from launch import multi_host, signals
 from launch.base.errors import SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
 from launch.coordination.channel import FEWEST_SEATS, job_key
 from launch.coordination.coordinator import Coordinator
@@ -118,7 +119,7 @@ def test_a_host_that_never_came_is_named_with_who_claimed_to_be_it(tmp_path: Pat
 def test_a_port_in_use_is_said_on_both_hosts_soon(tmp_path: Path, says: bytes) -> None:
     with ExitStack() as stack:
         taken = stack.enter_context(socket.create_server((LEADER, 0)))
-        own = {"port": taken.getsockname()[1], "timeout": HANG_BOUND * 2}
+        own = {"port": taken.getsockname()[1], "timeout": HANG_BOUND * 2, "heartbeat": 2.0}
         job = stack.enter_context(Job(tmp_path, HOSTS, constants=SURE_SOON, **own))
         leader, other = (job.start(host, "pass") for host in HOSTS)
         taken.settimeout(0.1)
@@ -154,6 +155,27 @@ def test_strangers_cannot_take_the_seats_or_the_descriptors_of_the_jobs_hosts(tm
         finally:
             for sock in crowd:
                 sock.close()
+
+
+@pytest.mark.parametrize("early", [0, 1], ids=["the leader fails", "the other fails"])
+def test_a_host_that_fails_early_tells_it_to_one_that_a_busy_engine_starts_late(
+    early: int,
+) -> None:
+    signals.arm()
+    rules, port = GroupRules(HOSTS, HOSTS), free_port()
+    fails, comes = (
+        Member(MemberConfig(host, rules, job_key({}, HOSTS), port, HANG_BOUND))
+        for host in (HOSTS[early], HOSTS[1 - early])
+    )
+    late = threading.Timer(3.0, comes.start, ({},))
+    late.start()
+    multi_host._announce(fails, Failure("no such script", exit_code=65), HANG_BOUND)
+    late.join()
+    try:
+        assert comes.end is not None
+        assert "no such script" in comes.end.cause
+    finally:
+        comes.close()
 
 
 def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_there_too() -> None:

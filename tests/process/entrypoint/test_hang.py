@@ -126,6 +126,20 @@ for rank in ranks: rank.wait()
     assert "in wait" in sections[0]
 
 
+def test_a_rank_that_takes_long_to_write_its_stacks_on_a_busy_host_has_the_time_for_it(tmp_path: Path) -> None:
+    slow = """
+import os, signal, sys, time
+def abort(*_):
+    time.sleep(3)
+    print('late words', file=sys.stderr, flush=True)
+    os._exit(1)
+signal.signal(signal.SIGABRT, abort)
+time.sleep(600)
+"""
+    done = run(tmp_path, Script(slow), hang_timeout=1.0)
+    assert done.failure["details"].endswith("late words")
+
+
 def test_a_rank_stuck_in_c_code_with_the_interpreter_lock_shows_its_stack(tmp_path: Path) -> None:
     stuck = """
 import ctypes

@@ -78,3 +78,13 @@ def test_a_reader_that_is_slow_gets_every_line_however_long_it_takes(tmp_path: P
         time.sleep(0.05)
     assert running.finish().exit_code == 0
     assert seen.split() == [b"%099d" % number for number in range(20000)]
+
+
+def test_a_reader_that_stands_still_at_the_end_gets_every_line(tmp_path: Path) -> None:
+    """An engine that waits for its disk; only a stop leaves no time for it."""
+    source = "import os\nfor number in range(5000): os.write(1, b'%099d\\n' % number)"
+    running = start(tmp_path, source, before="from launch.supervision import output; output.STALLED = 0.1")
+    time.sleep(2)
+    done = running.finish()
+    assert done.exit_code == 0
+    assert done.stdout.split() == [b"%099d" % number for number in range(5000)]

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from supervised import HANG_BOUND
 
 from harness.ports import free_port
 from launch.base import process_spec
+from launch.coordination import remote_exec
 from launch.coordination.channel import Channel
 from launch.coordination.remote_exec import ExecSite
 
@@ -106,6 +108,31 @@ def test_the_daemon_runs_there_and_the_agent_ends_as_it_does_with_its_words(pair
     assert (pair.folder / "there").exists()
     assert host.stdout
     assert host.stdout.readline() == "dlc: Open MPI's daemon ended with code 5\n"
+
+
+def test_a_host_is_reached_by_its_address_where_the_resolver_does_not_answer(pair: Pair) -> None:
+    pair.serve()
+    site = ExecSite("secret", pair.port, ("algo-2.invalid",), (), "", {"algo-2.invalid": OTHER})
+    assert remote_exec.run_on_host(site, "algo-2.invalid", "orted") == 0
+
+
+def test_a_host_that_stood_still_during_the_handshake_is_asked_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_exec, "PROOF_BOUND", 0.2)
+    codes: list[int] = []
+    site = ExecSite("secret", pair.port, (OTHER,))
+    with socket.create_server((OTHER, pair.port)) as listener:
+        agent = threading.Thread(
+            target=lambda: codes.append(remote_exec.run_on_host(site, OTHER, "orted")), daemon=True
+        )
+        agent.start()
+        halted, _ = listener.accept()
+        time.sleep(0.3)
+    halted.close()
+    pair.serve()
+    agent.join(HANG_BOUND)
+    assert codes == [0]
 
 
 def test_the_command_of_a_user_whose_shell_is_sh_is_accepted(pair: Pair) -> None:

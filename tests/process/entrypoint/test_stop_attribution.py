@@ -16,7 +16,9 @@ from launch.base import process_spec
 from launch.base.errors import Failure
 from launch.coordination.membership import GroupRules, Membership
 from launch.supervision.rank_files import RankEnd
+from launch.supervision.settings import Settings
 from launch.supervision.stop_attribution import StopAttribution, look_at_ranks, was_ended_by_stop
+from launch.supervision.supervisor import Supervisor
 
 HOSTS = (LEADER, "algo-2")
 STOPPED, KILLED = 128 + signal.SIGTERM, 128 + signal.SIGKILL
@@ -133,7 +135,12 @@ def test_a_rank_that_fails_before_its_host_hears_of_the_stop_only_follows_from_i
 @pytest.mark.parametrize("other", [SAVES, IGNORES], ids=["saves", "is killed later"])
 def test_an_error_before_the_stop_ended_anything_is_the_reason(tmp_path: Path, other: str) -> None:
     with Job(tmp_path, HOSTS) as job:
-        first, second = stop(tmp_path, job, (CANNOT_SAVE, other), 1, stop_grace=2.0)
+        first = job.start(HOSTS[0], CANNOT_SAVE, stop_grace=2.0)
+        second = job.start(HOSTS[1], other, stop_grace=2.0)
+        wait_for(tmp_path / "ready")
+        second.process.terminate()
+        for host in (first, second):
+            host.finish()
     assert first.exit_code == 1
     assert second.exit_code == (0 if other == SAVES else KILLED)
     assert first.cause == f"stopped because algo-2 was asked to stop: worker rank 0 on {LEADER} exited with code 1"
@@ -177,6 +184,13 @@ def test_news_of_the_stop_may_come_a_little_after_the_error_that_follows_from_it
     told = known.explain(Failure("why: rank 1 exited with code 1", exit_code=1), "why", signal.SIGINT)
     assert told.cause == "why: worker rank 0 on algo-1 was ended; then rank 1 exited with code 1"
     assert told.exit_code == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize(("grace", "margin", "bound"), [(7.0, 3.0, 1.5), (100.0, 20.0, 10.0), (2.0, 20.0, 1.0)])
+def test_news_of_a_stop_has_half_of_the_margin_or_of_the_grace(grace: float, margin: float, bound: float) -> None:
+    stopped = Supervisor(Settings(stop_grace=grace, stop_margin=margin))
+    stopped.stop = "stopped by SIGTERM"
+    assert stopped._news_bound() == bound
 
 
 @pytest.mark.parametrize("code", [KILLED, STOPPED])

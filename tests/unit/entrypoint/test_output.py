@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,19 @@ def test_stdout_and_stderr_into_one_pipe_share_one_queue(tmp_path: Path) -> None
         os.close(saved[0])
         os.close(saved[1])
     assert console.stdout is console.stderr
+
+
+@pytest.mark.parametrize(("is_short", "waits"), [(True, False), (False, True)])
+def test_only_where_time_is_short_a_reader_that_takes_nothing_is_left(
+    is_short: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "STALLED", 0.05)
+    read_end, write_end = os.pipe()
+    console = Console([])
+    console.stdout = console.stderr = Sink(write_end)
+    console.stdout.write(b"x" * 300_000)
+    began = time.monotonic()
+    console.flush_all(0.5, lambda: is_short)
+    assert (time.monotonic() - began >= 0.5) == waits
+    os.close(read_end)
+    os.close(write_end)

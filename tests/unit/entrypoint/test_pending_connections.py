@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NoReturn
@@ -62,11 +63,11 @@ def test_claims_are_counted_by_host_and_told_with_the_last_address() -> None:
     assert claims.describe("algo-2") == "algo-2 was claimed 2 times, last from 10.0.0.9, without the job's token"
 
 
-@pytest.mark.parametrize(("error", "how"), [(OSError("x"), "connection closed"), (OSError("x"), "nothing heard")])
+@pytest.mark.parametrize(("error", "how"), [(OSError("x"), "connection closed"), (TimeoutError("x"), "nothing heard")])
 def test_what_answers_on_the_leaders_port_and_is_not_ours_has_the_token_and_the_port_as_remedies(
     error: OSError, how: str
 ) -> None:
-    leader = CoordinatorAddress("algo-1", 7790)
+    leader = CoordinatorAddress("algo-1", 7790, heartbeat=HOPELESS_AFTER)
     leader.note_failure(error, how, answered=True)
     leader._bad_since -= HOPELESS_AFTER
     assert how in leader.why_unreachable
@@ -97,6 +98,7 @@ def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) 
 
 
 REFUSED, NO_ROUTE = ConnectionRefusedError(111, "Connection refused"), OSError(113, "No route to host")
+NO_DATA = socket.gaierror(socket.EAI_NODATA, "no address")
 UNKNOWN, NO_ANSWER = socket.gaierror(socket.EAI_NONAME, "not known"), socket.gaierror(socket.EAI_AGAIN, "no answer")
 
 
@@ -106,7 +108,36 @@ def test_a_leader_that_is_gone_has_its_log_as_the_remedy(monkeypatch: pytest.Mon
     assert leader.remedy == "see the log of algo-1, which says why it ended"
 
 
-@pytest.mark.parametrize(("met", "then"), [(REFUSED, NO_ANSWER), (NO_ROUTE, UNKNOWN)])
+def test_a_leader_whose_name_was_unknown_once_is_waited_for_while_the_resolver_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A container that is started again, on an engine that then stands still; and one that is back."""
+    leader = lose_the_name(REFUSED, UNKNOWN, monkeypatch)
+    assert leader.why_unreachable
+    monkeypatch.setattr("socket.getaddrinfo", fails(NO_ANSWER))
+    with pytest.raises(OSError, match="does not resolve"):
+        leader.connect("algo-2", 1.0)
+    assert leader.why_unreachable == ""
+    monkeypatch.setattr("socket.getaddrinfo", fails(UNKNOWN))
+    with pytest.raises(OSError, match="does not resolve"):
+        leader.connect("algo-2", 1.0)
+    later = time.monotonic() + HOPELESS_AFTER
+    monkeypatch.setattr("launch.coordination.sockets.time.monotonic", lambda: later)
+    assert leader.why_unreachable == ""
+
+
+def test_a_hub_that_takes_the_connection_and_says_nothing_has_the_time_of_a_heartbeat() -> None:
+    """Its process has no turn on a busy host."""
+    leader = CoordinatorAddress("algo-1", 7790, heartbeat=60.0)
+    for seen, is_hopeless in ((HOPELESS_AFTER, False), (60.0, True)):
+        leader.note_failure(TimeoutError(), "nothing heard for 5 s", answered=True)
+        leader._bad_since = leader._bad_last - seen
+        assert bool(leader.why_unreachable) == is_hopeless
+    leader.note_failure(ConnectionResetError(), "connection closed", answered=True)
+    assert leader.why_unreachable == ""
+
+
+@pytest.mark.parametrize(("met", "then"), [(REFUSED, NO_ANSWER), (REFUSED, NO_DATA), (NO_ROUTE, UNKNOWN)])
 def test_a_leader_that_was_never_there_or_a_resolver_that_does_not_answer_is_waited_for(
     met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,17 @@ def test_ranks_are_told_the_secret_of_their_meeting_place_and_nobody_else_hears_
     assert server.argv[-1] == "10.0.0.1"
 
 
+@pytest.mark.parametrize(("known", "reached"), [("10.0.0.1", "10.0.0.1"), ("fd00::1", "algo-1")])
+def test_ranks_of_horovod_meet_at_an_address_that_the_group_knows_if_horovod_can_use_it(
+    job: JobFolder, known: str, reached: str
+) -> None:
+    job.hyperparameters(**HOROVOD)
+    network = Network({}, {"algo-1": known}, (), "5ec4e7")
+    (rank,) = make_host_plan(read_request(job.environ)._replace(network=network)).launch.processes
+    assert rank.env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == f"{reached}:7778/5ec4e7"
+    assert reached in rank.argv  # what is waited for
+
+
 def test_ranks_of_one_host_need_no_name_to_meet(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("no-such-name")).hyperparameters(**HOROVOD).env(DLC_NUM_GPUS="2")
     assert job.process(1)["env"]["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
@@ -86,14 +97,15 @@ def test_below_mpi_only_the_leader_works_and_the_others_serve_it(job: JobFolder)
 
 
 def test_the_hosts_of_an_mpi_job_know_where_to_start_each_other_and_from_where_the_leader_comes(job: JobFolder) -> None:
-    network = Network({"algo-2": "10.0.0.2"}, {"algo-1": "10.0.0.1"}, ("10.0.0.9",), "secret")
+    known = {"algo-1": "10.0.0.1", "algo-2": "10.0.0.3", "algo-3": "10.0.0.4"}
+    network = Network({"algo-2": "10.0.0.2"}, known, ("10.0.0.9",), "secret")
     job.hyperparameters(**MPI).env(DLC_MPI_PORT="7000", DLC_RUN_DIR="/private")
     for host in ("algo-1", "algo-2"):
         job.config("resourceconfig", hosts("algo-1", "algo-2", current=host))
         request = read_request(job.environ)._replace(network=network)
         launch = make_host_plan(request).launch
         assert json.loads(launch.files["/private/mpi_site.json"]) == [
-            "secret", 7000, ["10.0.0.2"], ["10.0.0.9"], "10.0.0.1",
+            "secret", 7000, ["10.0.0.2"], ["10.0.0.9"], "10.0.0.1", {"10.0.0.2": "10.0.0.3"},
         ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from dlc.core.errors import ImageError
 from dlc.engine import images
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ask
 
 PROBE = Path(__file__).with_name("probe.py")
 PROBE_SECONDS = 300.0
@@ -88,7 +89,7 @@ def capture(engine: Engine, ref: str) -> Facts:
 
 def inspect(engine: Engine, ref: str) -> dict[str, Any]:
     """`docker image inspect`. Raises ImageError when the engine does not have the image."""
-    done = engine.docker("image", "inspect", ref, check=False)
+    done = ask(engine, "image", "inspect", ref)
     if done.returncode:
         raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
     with images.understood(engine, "docker image inspect", done.stdout):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from dlc.core.errors import DlcError, ImageError, Interrupted
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ask
 from dlc.jobs.run import claims
 from dlc.jobs.run.collect import PARTS, collect
 from dlc.jobs.run.containers import BASE, mount
-from dlc.jobs.run.hosts import Hosts, State, remove, removed
+from dlc.jobs.run.hosts import Hosts, State, removed
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.layout import lay_out, remove_folders
 from dlc.jobs.run.limits import require_limits
@@ -39,28 +40,37 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            block.enter_context(claims.claimed(claims_folder, job.id, engine))
+            claim = block.enter_context(claims.claimed(claims_folder, job.id, engine))
         except BaseException:  # a cache that cannot be written, a Ctrl-C
             remove_folders(job)
             raise
         log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
         try:
             stopped = _follow(job, engine, log, states)
+            if not stopped or _any_started(states):
+                _gather(job, engine, log, states, ended_by_itself=stopped is None)
         finally:
-            remove(engine, job.id)
-    if stopped and not any(state.started for state in states.values()):
+            claim.clear()  # what an engine does not remove costs nobody the results
+    if stopped and not _any_started(states):
         remove_folders(job)
-        raise Interrupted("stopped") if isinstance(stopped, KeyboardInterrupt) else stopped
-    take_back(job, engine)
-    for line in collect(job):
-        log.say(line)
-    log.say(_summary(job, states, ended_by_itself=stopped is None))
     if isinstance(stopped, KeyboardInterrupt):
         raise Interrupted("stopped")
     if stopped:
         raise stopped
     failed = first_failure(states)
     return states[failed].exit_code if failed else 0
+
+
+def _any_started(states: dict[str, State]) -> bool:
+    return any(state.started for state in states.values())
+
+
+def _gather(job: Job, engine: Engine, log: Log, states: dict[str, State], *, ended_by_itself: bool) -> None:
+    """The results into the job's folder, and how it has ended onto stderr."""
+    take_back(job, engine)
+    for line in collect(job):
+        log.say(line)
+    log.say(_summary(job, states, ended_by_itself=ended_by_itself))
 
 
 def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> BaseException | None:
@@ -82,7 +92,7 @@ def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> Bas
 
 def require_image(job: Job, engine: Engine) -> None:
     """Raise ImageError where the engine lacks the job's image."""
-    if engine.docker("image", "inspect", "--format", "{{.Id}}", job.image, check=False, timeout=60.0).returncode:
+    if ask(engine, "image", "inspect", "--format", "{{.Id}}", job.image).returncode:
         raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
 
 

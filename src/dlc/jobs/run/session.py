@@ -40,6 +40,7 @@ class Session:
 
     def stop(self) -> None:
         """SIGTERM to every host, and SIGKILL to those that still run after the job's time."""
+        self._hosts.stopped = True
         if not self._left:
             return
         seconds = self._job.stop_seconds
@@ -51,14 +52,22 @@ class Session:
         self._send("KILL", KILL_SECONDS)
 
     def _send(self, name: str, seconds: float) -> None:
-        """Send a signal once to each host, as soon as it runs; return when all have ended, or after `seconds`."""
-        deadline = time.monotonic() + seconds
-        told: set[str] = set()
-        while self._left and time.monotonic() < deadline:
+        """Send a signal once to each host, as soon as it runs; return when all have ended, or had `seconds` after it.
+
+        A busy engine may need a minute to deliver it, and that is no part of a host's time.
+        """
+        begin = time.monotonic()
+        until: dict[str, float] = {}  # of hosts that have got it
+        while self._left and self._has_time(until, begin, seconds):
             running = {host for host, state in self._hosts.states().items() if state.running}
-            self._hosts.signal(name, sorted(running - told))
-            told |= running
+            got = self._hosts.signal(name, sorted(running - set(until)))
+            until |= dict.fromkeys(got, time.monotonic() + seconds)
             self._next(ASK_AGAIN_SECONDS)
+
+    def _has_time(self, until: dict[str, float], begin: float, seconds: float) -> bool:
+        """Whether a host may still end by the signal: one that has not got it may never run, or not get it at all."""
+        now = time.monotonic()
+        return any(now < until.get(host, begin + seconds) for host in self._left)
 
     def _next(self, seconds: float | None) -> str:
         """The host that has ended, "" for none within `seconds`. Raises its error while nobody has stopped the job."""

@@ -10,7 +10,7 @@ from threading import Event, Timer
 from dlc.core.errors import DlcError
 from dlc.engine.connection import Engine
 from dlc.jobs.run import claims
-from dlc.jobs.run.hosts import Hosts, State, remove
+from dlc.jobs.run.hosts import Hosts, State
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.layout import lay_out
 from dlc.jobs.run.log import Log
@@ -27,11 +27,11 @@ def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> 
     """Run it to its end, or kill it after `seconds`. Raises what keeps any job from starting."""
     lay_out(job)
     log = job.folder / LOG
-    with log.open("w") as out, claims.claimed(claims_folder, job.id, engine):
+    with log.open("w") as out, claims.claimed(claims_folder, job.id, engine) as claim:
         try:
             states, expired = _follow(job, Hosts(engine, job), Log(len(job.hosts), out, out), seconds)
         finally:
-            remove(engine, job.id)
+            claim.clear()
     take_back(job, engine)
     failures = "".join(_text(job.opt_ml(host) / FAILURE) for host in job.hosts)
     reports = {host: _reports(job.opt_ml(host) / REPORTS) for host in job.hosts}

@@ -246,6 +246,7 @@ class Keeper:
             heard.update({rank: min(now, at + still) for rank, at in heard.items()})
         for found in self._rounds.values():
             found.began = min(now, found.began + still)  # what a rank that is not known yet has said waits to be read
+        self._strangers = {fd: until + still for fd, until in self._strangers.items()}
 
     def _wait(self, number: int, found: Round, now: float) -> None:
         """Say who is waited for; and end the wait for a rank that is silent, or that takes far too long."""

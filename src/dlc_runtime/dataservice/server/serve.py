@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTENS_WITHIN = 60.0  # seconds for the control process to import gRPC and to listen
+LISTENS_WITHIN = 60.0  # seconds for the control process to import gRPC and to listen, before it is said
 FAILED_STARTS = 5  # of one worker, one after the other without a batch between, that end the server
 PAUSE = 0.5  # seconds before a worker that did not make a batch is started again
 
@@ -191,9 +191,12 @@ class Server:
     def _unable(self, process: Any, said: Any) -> control.Unable | None:
         """Why a control process does not serve; None: it listens."""
         starting = "start its control process"
-        if not said.poll(LISTENS_WITHIN):
-            why = f"it does not listen after {LISTENS_WITHIN:.0f} s"
-            return control.Unable(starting, why, "see what else takes this host's processors")
+        for _ in range(10):  # its end is told at once
+            if said.poll(LISTENS_WITHIN):
+                break
+            LOG.warning("data service: no control process yet")
+        else:
+            return control.Unable(starting, "it does not listen", "see what else takes this host's processors")
         try:
             answer: control.Unable | None = said.recv()
         except EOFError:

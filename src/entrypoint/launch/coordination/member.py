@@ -39,7 +39,7 @@ class Member:
         self.facts: dict[str, dict[str, Any]] = {}  # host -> what it said of itself on joining; all of them or none
         self.missing: list[str] = []  # whom the coordinator still waits for, to join or to be ready
         self.missing_count = 0
-        self.leader = CoordinatorAddress(config.rules.leader, config.port)
+        self.leader = CoordinatorAddress(config.rules.leader, config.port, config.heartbeat)
         self.own_addresses: tuple[str, ...] = ()  # where this host listens, on the leader
         self.probe_listener: ProbeListener | None = None  # open until all hosts are ready
         self.end: GroupEnd | None = None

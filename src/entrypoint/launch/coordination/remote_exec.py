@@ -21,7 +21,7 @@ import time
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
-from launch.coordination.channel import Channel, NotOfThisJobError, PendingConnections, count_seats
+from launch.coordination.channel import PROOF_BOUND, Channel, NotOfThisJobError, PendingConnections, count_seats
 from launch.coordination.sockets import accept_connection
 from launch.discovery import host_addresses
 
@@ -61,6 +61,8 @@ class ExecSite(NamedTuple):
     listen: Sequence[str] = ()
     # The address that it comes from, where that is known
     leader: str = ""
+    # Of the other ones, where they are known
+    addresses: Mapping[str, str] = {}
 
     @property
     def key(self) -> bytes:
@@ -137,11 +139,20 @@ def _sets_variable(statement: Sequence[str]) -> bool:
 
 def run_on_host(site: ExecSite, host: str, command: str) -> int:
     """Have the host run the command; its exit code. What it prints goes to stderr. Raises LaunchError."""
-    where = f"{host}, port {site.port}"
+    where, deadline = f"{host}, port {site.port}", time.monotonic() + LISTEN_BOUND
     try:
-        channel = Channel(_connect(host, site.port), site.key, is_server=False)
-        channel.send({"kind": "hello"})
-        return _converse(channel, command)
+        while True:
+            channel = Channel(_connect(site, host, deadline), site.key, is_server=False)
+            channel.send({"kind": "hello"})
+            try:
+                return _converse(channel, command)
+            except OSError:
+                # One side stood still, and the other gave it up: nothing was started yet
+                now = time.monotonic()
+                if channel.authentic or now >= deadline or now - channel.opened_at < PROOF_BOUND:
+                    raise
+            finally:
+                channel.socket.close()
     except NotOfThisJobError as error:
         raise LaunchError(
             UNAVAILABLE, f"what answers there is not this job's launcher: {error}", where=where
@@ -154,18 +165,19 @@ def run_on_host(site: ExecSite, host: str, command: str) -> int:
         ) from error
 
 
-def _connect(host: str, port: int) -> socket.socket:
-    """Connect as soon as the host listens. Raises OSError."""
-    deadline = time.monotonic() + LISTEN_BOUND
+def _connect(site: ExecSite, host: str, deadline: float) -> socket.socket:
+    """Connect as soon as the host listens; by its address first, for a resolver may hang. Raises OSError."""
+    known = site.addresses.get(host, host)
     while True:
-        try:
-            sock = socket.create_connection((host, port), timeout=5)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return sock
-        except OSError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(RETRY)
+        for address in dict.fromkeys((known, host)):
+            try:
+                sock = socket.create_connection((address, site.port), timeout=5)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                return sock
+            except OSError:
+                if address == host and time.monotonic() >= deadline:
+                    raise
+        time.sleep(RETRY)
 
 
 def _converse(channel: Channel, command: str) -> int:
@@ -235,6 +247,8 @@ class ExecServer:
                 poll.register(listener, select.POLLIN)
             for channel in self._channels.values():
                 poll.register(channel, select.POLLIN | (select.POLLOUT if channel.has_output else 0))
+            # What came before a time in which this process stood still is read first
+            looked = time.monotonic()
             ready = [fd for fd, _ in poll.poll(TICK * 1000)]
             for listener in self._listeners:
                 if listener.fileno() in ready:
@@ -243,7 +257,7 @@ class ExecServer:
                 command = self._hear(channel)
                 if command is not None:
                     return channel, command
-            for channel in self._pending.overdue(time.monotonic()):
+            for channel in self._pending.overdue(looked):
                 self._drop(channel)
 
     def _admit(self, listener: socket.socket) -> None:

@@ -97,8 +97,8 @@ def source_address(own: str) -> tuple[str, int] | None:
 class CoordinatorAddress:
     """How the leader is reached. It may come minutes later; a name that went away or a wrong answer is final."""
 
-    def __init__(self, leader: str, port: int) -> None:
-        self.leader, self.port = leader, port
+    def __init__(self, leader: str, port: int, heartbeat: float = 60.0) -> None:
+        self.leader, self.port, self._heartbeat = leader, port, heartbeat
         # What the last attempt met
         self.trouble = "no answer yet"
         # That worked: a host that was met needs no name any more
@@ -106,14 +106,20 @@ class CoordinatorAddress:
         # A name alone is no host: an engine gives it before the container has a network
         self._was_there = False
         self._bad_since = self._bad_last = 0.0
-        self._bad = ""
+        # Of trouble: "gone", "silent", "wrong"
+        self._bad = self._kind = ""
         # For what `why_unreachable` says
         self.remedy = ""
 
     @property
     def why_unreachable(self) -> str:
         """Why waiting for the leader has no use; empty while it may have."""
-        return self._bad if self._bad and time.monotonic() - self._bad_since >= HOPELESS_AFTER else ""
+        # A resolver or a coordinator that stands still since then says nothing more
+        lasted = self._bad_last - self._bad_since
+        if self._kind == "wrong" and lasted >= SURE_AFTER:
+            lasted = time.monotonic() - self._bad_since
+        enough = max(HOPELESS_AFTER, self._heartbeat) if self._kind == "silent" else HOPELESS_AFTER
+        return self._bad if lasted >= enough else ""
 
     def connect(self, own: str, timeout: float) -> socket.socket:
         """Connect to the leader's port. Raises OSError."""
@@ -128,10 +134,12 @@ class CoordinatorAddress:
 
     def _resolve(self) -> str:
         found = host_addresses.resolve(self.leader)
+        if not found and self._was_there and _is_unknown(self.leader):
+            why = f"{self.leader} ended before the hosts had met: its name is gone"
+            self._note_bad("gone", why, f"see the log of {self.leader}, which says why it ended")
+        elif self._kind == "gone":
+            self._bad = ""
         if not found:
-            if self._was_there and _is_unknown(self.leader):
-                why = f"{self.leader} ended before the hosts had met: its name is gone"
-                self._note_bad(why, f"see the log of {self.leader}, which says why it ended")
             raise OSError(f"{self.leader} does not resolve")
         return found[0] if len(found) == 1 else self.leader
 
@@ -145,27 +153,29 @@ class CoordinatorAddress:
         where = f"{self.leader}, port {self.port}"
         other = f"{SAME_TOKEN}, or set DLC_GROUP_PORT to another port than {self.port}"
         if answered and isinstance(error, NotOfThisJobError):
-            self._note_bad(f"what answers on {where} is not this job's launcher: {self.trouble}", other)
+            self._note_bad("wrong", f"what answers on {where} is not this job's launcher: {self.trouble}", other)
         elif answered:
             why = f"what answers on {where} does not say that it is this job's launcher: {self.trouble}"
-            self._note_bad(why, other)
-        elif self._bad_last - self._bad_since < SURE_AFTER and "does not resolve" not in how:
+            self._note_bad("silent" if isinstance(error, TimeoutError) else "wrong", why, other)
+        elif "does not resolve" in how:
+            return
+        elif self._kind == "silent" or self._bad_last - self._bad_since < SURE_AFTER:
             # It was there for a moment, and is gone: what ran before this job, or a leader that ended
             self._bad = ""
 
-    def _note_bad(self, text: str, remedy: str) -> None:
+    def _note_bad(self, kind: str, text: str, remedy: str) -> None:
         self._bad_last = time.monotonic()
-        if not self._bad:
+        if not self._bad or kind != self._kind:
             self._bad_since = self._bad_last
-        self._bad, self.remedy = text, remedy
+        self._kind, self._bad, self.remedy = kind, text, remedy
 
 
 def _is_unknown(host: str) -> bool:
-    """Return whether the resolver says that there is no such name; one that does not answer says nothing."""
+    """Return whether the resolver says that there is no such name; one without an answer, or an address, does not."""
     try:
         return not socket.getaddrinfo(host, None)
     except socket.gaierror as error:
-        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+        return error.errno == socket.EAI_NONAME
 
 
 # Seconds between looks for callers whose time is over

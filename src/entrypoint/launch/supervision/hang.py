@@ -77,10 +77,10 @@ class Watchdog:
         return float(used) / os.sysconf("SC_CLK_TCK")
 
 
-# Seconds for one process to print its stacks
-PER_PROCESS = 2.0
+# Seconds for one process to print its stacks and end; a busy host reads its libraries in first
+PER_PROCESS = 10.0
 # Seconds
-ALTOGETHER = 30.0
+ALTOGETHER = 60.0
 # Characters of one process's stacks
 MOST_TEXT = 1 << 18
 

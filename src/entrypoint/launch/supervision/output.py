@@ -9,8 +9,12 @@ import select
 import stat
 import time
 
+from launch import signals
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from launch.supervision.event_log import ProcessLog
 
 # A pipe's default capacity
@@ -29,7 +33,7 @@ PAUSE = 0.02
 REDRAW_INTERVAL = 1.0
 # What a pipe can be made to hold without privilege
 MOST_HELD = 1 << 20
-# Seconds in which a reader took nothing: at the end it is not waited for any longer
+# Seconds in which a reader took nothing: after a stop it is not waited for any longer
 STALLED = 5.0
 
 # A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
@@ -247,14 +251,15 @@ class Console:
                 self._close(stream)
         self.flush_all(timeout)
 
-    def flush_all(self, timeout: float) -> None:
-        """Write what is queued: for at most `timeout` seconds, and STALLED in which the reader takes nothing."""
+    def flush_all(self, timeout: float, is_short: Callable[[], object] = signals.received) -> None:
+        """Write what is queued, for `timeout` seconds; if time `is_short`, for STALLED without a reader."""
         taken_at, size = time.monotonic(), -1
         deadline = taken_at + timeout
         while self.stdout.pending or self.stderr.pending:
-            wait = min(deadline, taken_at + STALLED) - time.monotonic()
-            if wait <= 0:
+            now = time.monotonic()
+            if now >= deadline or (now - taken_at >= STALLED and is_short()):
                 return
+            wait = min(deadline - now, STALLED)
             _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], wait)
             self.flush()
             if (left := len(self.stdout.pending) + len(self.stderr.pending)) != size:

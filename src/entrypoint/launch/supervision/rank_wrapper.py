@@ -84,7 +84,7 @@ def run_rank(
     if console.is_open and os.fork() == 0:
         os.setsid()
         _carry_the_rest(console)
-    console.flush_all(FINISH_BOUND)
+    console.flush_all(FINISH_BOUND, lambda: ranks.is_stopping)
     if ranks.is_stopping and running >= 0:
         # Every rank of this host that still runs shares this lock
         fcntl.flock(running, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
 """Which failures follow from a stop, or from another process's end, and so are not the reason.
 
 After a stop an error counts as such a consequence when the stop had ended a process anywhere in the job before it, or
-is heard to have done so within a short time after it: news from another host may come later than the broken connection.
+is heard to have done so in half of the margin after it: news from another host may come later than broken connections.
 Without a stop its words say it. A process that failed takes a moment to end, in which others notice, fail and end.
 """
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # How a process ends that the stop ended, also one below a shell, which has no signal to show.
 _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 
-# Seconds for the one that failed first to end; TensorFlow's Python takes two of them on a busy host
-CAUSE_BOUND = 5.0
+# Seconds for the one that failed first to end; a busy host takes some for Python and its libraries
+CAUSE_BOUND = 15.0
 
 
 class StopAttribution:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel
 GROUP_BOUND = 2.0  # seconds to hear from the group, when we failed, which host failed first
-STOP_NEWS_BOUND = 1.0  # seconds; the same after a stop: whom it has ended elsewhere
 LAST_CHANCE = 2.0  # seconds from SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
 OUTPUT_BOUND = 60.0  # seconds for a slow reader at the end
 KILL_INTERVAL = 0.05  # seconds between rounds of SIGKILL
@@ -388,8 +387,8 @@ class Supervisor:
         return True
 
     def _news_bound(self) -> float:
-        """Seconds to hear from the group what our failure follows from."""
-        return self._within_margin(STOP_NEWS_BOUND, 0.2) if self.stop else GROUP_BOUND
+        """Seconds to hear what our failure follows from; not until others are killed after their grace."""
+        return self._within_margin(self.settings.stop_grace / 2, 0.5) if self.stop else GROUP_BOUND
 
     def _within_margin(self, bound: float, share: float) -> float:
         """Keep to the stop's margin: the platform's own SIGKILL must not come before we have said all."""

@@ -7,7 +7,7 @@ from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
 
-# Seconds for the server to listen: hosts start together
+# Seconds until the server listens
 WAIT = 120
 # Seconds; of every collective too: a rank may save for minutes
 GLOO_TIMEOUT = 600
@@ -41,12 +41,12 @@ def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
     command = context.entry.command(context.python, context.job.arguments)
     if _size(context) > 1:
         address, port = _meeting_point(context)
-        # Horovod makes http://ADDRESS:PORT/ of the two. So the address can bring a path along, and with it the secret
-        # that opens the rendezvous; what follows it, the port once more, is a part of that path.
+        # Horovod makes http://ADDRESS:PORT/ of both. The address can bring along a path, the secret that opens
+        # the rendezvous; the port then is a part of it.
         secret = f":{port}/{context.network.secret}" if context.network.secret else ""
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
-        # Horovod gives up 1.5 s after the server first refuses it, so ranks are started when the server listens.
+        # Horovod gives up 1.5 s after a first refusal, so its ranks start when the server listens.
         waiting = process_spec.command_after_servers(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
@@ -76,6 +76,10 @@ def _rendezvous_process(context: Context) -> ProcessSpec:
 
 
 def _meeting_point(context: Context) -> tuple[str, int]:
-    """Return the rendezvous server. One host alone needs no name, and lets nobody else in."""
-    address = context.address(context.leader) if len(context.hosts) > 1 else LOOPBACK
-    return address, settings.port_of(context.environ, settings.HOROVOD_PORT)
+    """Return the rendezvous server, by address: Horovod ends at a third failed look-up."""
+    known = context.network.sources.get(context.leader, "")
+    # IPv4 is all its client speaks
+    if "." not in known:
+        known = context.address(context.leader)
+    port = settings.port_of(context.environ, settings.HOROVOD_PORT)
+    return (known if len(context.hosts) > 1 else LOOPBACK), port

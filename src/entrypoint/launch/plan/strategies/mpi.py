@@ -99,7 +99,9 @@ def _exec_site(context: Context) -> tuple[object, ...]:
     network = context.network
     others = tuple(context.address(host) for host in context.hosts[1:])
     leader = network.sources.get(context.hosts[0], "")
-    return (network.secret, settings.port_of(context.environ, settings.MPI_PORT), others, network.listen, leader)
+    known = {context.address(host): network.sources[host] for host in context.hosts[1:] if host in network.sources}
+    port = settings.port_of(context.environ, settings.MPI_PORT)
+    return (network.secret, port, others, network.listen, leader, known)
 
 
 def _placement(context: Context) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A pipe's default capacity
 READ_SIZE = 1 << 16
-# A longer one is shown as several lines, so that it cannot fill the memory
+# A longer one is shown as several lines: it cannot fill the memory
 LONGEST_LINE = 1 << 16
 # Kept of each stream for the failure report
 TAIL_SIZE = 1 << 15

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 # A pipe's default capacity
 READ_SIZE = 1 << 16
-# A longer one is shown as several lines, so that it cannot fill the memory
+# A longer one is shown as several lines: it cannot fill the memory
 LONGEST_LINE = 1 << 16
 # Kept of each stream for the failure report
 TAIL_SIZE = 1 << 15
-# With more than this unwritten nothing more is read: the writers wait, as they would without us
+# With more than this unwritten nothing more is read: the writers wait, as without us
 BACKLOG = 1 << 20
 # A pipe that polls as writable takes this much without blocking (pipe(7))
 PIPE_BUF = 4096
-# Seconds while lines trickle in: one turn for many lines instead of one each
+# Seconds while lines trickle in: one turn for many lines, not one each
 PAUSE = 0.02
 # Seconds between two states of a progress bar that are shown
 REDRAW_INTERVAL = 1.0

@@ -41,12 +41,11 @@ def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
     command = context.entry.command(context.python, context.job.arguments)
     if _size(context) > 1:
         address, port = _meeting_point(context)
-        # Horovod makes http://ADDRESS:PORT/ of both. The address can bring along a path, the secret that opens
-        # the rendezvous; the port then is a part of it.
+        # Horovod makes http://ADDRESS:PORT/ of both. The address can bring along a path, the rendezvous's secret.
         secret = f":{port}/{context.network.secret}" if context.network.secret else ""
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
-        # Horovod gives up 1.5 s after a first refusal, so its ranks start when the server listens.
+        # Horovod gives up 1.5 s after a refusal, so ranks start when the server listens.
         waiting = process_spec.command_after_servers(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {

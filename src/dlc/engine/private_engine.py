@@ -200,7 +200,7 @@ class PrivateEngine:
     def _spawn(self) -> None:
         config = self.folder / "daemon.json"
         config.write_text(json.dumps(DAEMON_CONFIG | read_kept_store(config), indent=1))
-        # If this file is there, the engine before did not end by itself.
+        # dockerd removes its pid file when it ends by itself. The mark stays until what a kill may have left is gone.
         killed = self.folder / "killed"
         with suppress(FileNotFoundError):
             (self.folder / "docker.pid").rename(killed)

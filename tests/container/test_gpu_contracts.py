@@ -27,7 +27,7 @@ def run_script(image: Image, name: str, *variables: str) -> str:
     """What a script of this folder printed in a fresh container; `variables` as in PJRT_DEVICE=CPU."""
     options = [word for variable in variables for word in ("--env", variable)]
     mount = ("--volume", f"{SCRIPTS}:/scripts:ro", "--network", "none")
-    done = run_once(image.ref, "python", f"/scripts/{name}", options=(*mount, *options), seconds=300)
+    done = run_once(image.ref, "python", f"/scripts/{name}", options=(*mount, *options))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -50,7 +50,7 @@ def test_a_driver_that_is_mounted_without_ldconfig_is_found(image: Image, folder
     """As some clusters mount it: here with a library of the image in the place of the driver's."""
     place = f"/usr/local/nvidia/{folder}"
     shell = f"mkdir -p {place} && cp -L /lib/*/libz.so.1 {place}/libdriver.so.1 && python -c '{LOAD}'"
-    assert run_once(image.ref, "sh", "-c", shell, seconds=60).stdout == "loaded\n"
+    assert run_once(image.ref, "sh", "-c", shell).stdout == "loaded\n"
 
 
 @pytest.mark.when(device="cu*")
@@ -58,7 +58,7 @@ def test_ldconfig_finds_a_driver_that_is_mounted(image: Image) -> None:
     """NVIDIA's container runtime calls it, whatever LD_LIBRARY_PATH the user sets."""
     place = "/usr/local/nvidia/lib64"
     shell = f"mkdir -p {place} && cp -L /lib/*/libz.so.1 {place}/libdriver.so.1 && ldconfig -v 2>/dev/null"
-    assert f"{place}:" in run_once(image.ref, "sh", "-c", shell, seconds=60).stdout
+    assert f"{place}:" in run_once(image.ref, "sh", "-c", shell).stdout
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_torch_is_for_the_cuda_of_the_image(image: Image, torch_cuda: Mapping[st
 @pytest.mark.when(framework="pytorch", version=">=2.6", device="cu*")
 def test_torchvision_is_for_the_cuda_of_the_image(image: Image) -> None:
     asked = "import torch, torchvision; print(torch.ops.torchvision._cuda_version())"
-    done = run_once(image.ref, "python", "-c", asked, seconds=120)
+    done = run_once(image.ref, "python", "-c", asked)
     device = image.variant.settings.device
     assert done.stdout == f"{cuda_efa.device_major(device) * 1000 + int(device[-1]) * 10}\n", done.stderr
 
@@ -156,7 +156,7 @@ def test_tensorflows_xla_finds_ptxas_and_libdevice_of_the_lock(tensorflow_cuda: 
 def test_tensorflow_lists_xla_devices(image: Image) -> None:
     # In a container of its own: Keras writes its settings there, and other tests ask what the image holds.
     flags = ("--env", "TF_XLA_FLAGS=--tf_xla_enable_xla_devices")
-    done = run_once(image.ref, "python", "-c", LIST_DEVICES, options=flags, seconds=180)
+    done = run_once(image.ref, "python", "-c", LIST_DEVICES, options=flags)
     assert "XLA_CPU" in done.stdout.split(), done.stderr
 
 
@@ -200,7 +200,7 @@ HOROVOD = "import horovod.{0} as hvd; hvd.init(); print(hvd.nccl_built(), hvd.gl
 def test_horovod_is_built_with_the_locked_nccl_and_starts_without_a_gpu(image: Image) -> None:
     """Where NCCL is missing, a tensor on a GPU makes Horovod abort."""
     module = {"pytorch": "torch"}.get(image.framework, image.framework)
-    done = run_once(image.ref, "python", "-c", HOROVOD.format(module), options=("--network", "none"), seconds=180)
+    done = run_once(image.ref, "python", "-c", HOROVOD.format(module), options=("--network", "none"))
     major, minor, patch = locked(image, "nccl")
     assert done.stdout.split() == [str(major * 10000 + minor * 100 + patch), "True", "True"], done.stderr
 
@@ -210,6 +210,6 @@ def test_horovod_that_cannot_have_nccl_is_refused_on_gpus_with_the_reason(image:
     variables = ("--env", "DLC_NUM_GPUS=1", "--env", "DLC_STRATEGY=horovod", "--env", "SAGEMAKER_PROGRAM=train.py")
     launcher = "python3 -I -S /opt/dlc/entrypoint/launcher.py train"
     start = f"mkdir -p /opt/ml/code && touch /opt/ml/code/train.py && exec {launcher}"
-    done = run_once(image.ref, "sh", "-c", start, options=variables, seconds=60)
+    done = run_once(image.ref, "sh", "-c", start, options=variables)
     assert done.returncode == 78
     assert "its kernels can be compiled for CUDA 12 and 13 only" in done.stderr + done.stdout

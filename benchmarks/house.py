@@ -1,4 +1,4 @@
-"""The size of a checkout's src: files, functions, circles of imports.
+"""The size and the prose of a checkout's src: files, functions, circles of imports, what docs/style.md counts.
 
     python benchmarks/house.py [CHECKOUT]
 
@@ -14,6 +14,7 @@ from statistics import median
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
+from harness.prose import add_up, read_prose  # noqa: E402
 from harness.source_imports import circles, edges  # noqa: E402 (the same that the tests' rule reads)
 
 SHORT_LINES = 40
@@ -39,6 +40,8 @@ def main() -> None:
         "lines of a function: median, longest": f"{median(functions):.0f}, {max(functions)}",
         "circles of imports": str(len(circles(edges(sources)))),
     }
+    for kind, share in add_up(read_prose(sources).values())._asdict().items():
+        rows[kind.replace("_", " ")] = f"{share.percent:.0f}% of {share.of:,}"
     for name, figure in rows.items():
         print(f"| {name} | {figure} |")
 

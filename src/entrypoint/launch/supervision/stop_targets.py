@@ -144,7 +144,7 @@ def _process(pid: int) -> Process:
     words = process_tree.command_of(pid)
     masks = process_tree.signal_masks(pid)
     is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
-    # Bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
+    # With a trap for EXIT, bash handles every fatal signal, SIGXCPU too; with a trap for SIGTERM only that one.
     catches = [process_tree.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
     return Process(
         pid,

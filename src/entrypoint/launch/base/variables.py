@@ -1,4 +1,4 @@
-"""The variables that the launcher sets for the user's processes, when and why (docs/launcher.md)."""
+"""The variables that the launcher sets for the user's processes, when and why (docs/launcher-reference.md)."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def as_text(plan: HostPlan, gpus: Sequence[str] = ()) -> str:
 
 
 def reason_for(name: str) -> str:
-    """Why a variable is set, as the table of docs/launcher.md says; empty for one that is not in it."""
+    """Why a variable is set, as the table of docs/launcher-reference.md says; empty for one that is not in it."""
     variable = family_of(name)
     return variable.why if variable else ""
 

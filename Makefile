@@ -53,10 +53,13 @@ test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make
 unit: .venv/ready-dev ## the unit tests, which start nothing (1 min)
 	@$(PYTEST) -n auto tests/unit
 
+check: .venv/ready-dev ## what changed since main: ruff, mypy, its unit tests (below 1 min)
+	@.venv/bin/python scripts/check.py
+
 lint: .venv/ready-dev ## ruff, mypy, hadolint, shellcheck, schema
 	@scripts/lint.sh
 
 tool-lock: .venv/ready ## resolve the tool's own dependencies into requirements.lock and requirements-dev.lock
 	@scripts/lock-tool.sh
 
-.PHONY: help setup image example test test-images test-long test-all test-gpu unit lint tool-lock
+.PHONY: help setup image example test test-images test-long test-all test-gpu unit check lint tool-lock

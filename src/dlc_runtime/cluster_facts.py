@@ -47,7 +47,7 @@ class Cluster(NamedTuple):
 
     @property
     def peers(self) -> tuple[Peer, ...]:
-        """The hosts of this host's own group, itself among them, by rank."""
+        """Return the hosts of this host's own group, itself among them, by rank."""
         return self.hosts_of(self.group)
 
     @property
@@ -56,11 +56,11 @@ class Cluster(NamedTuple):
 
     @property
     def is_training(self) -> bool:
-        """Whether this host belongs to a group that trains; every host does where no group was named."""
+        """Tell whether this host belongs to a group that trains; every host does if no group is named."""
         return not self.training_groups or self.group in self.training_groups
 
     def hosts_of(self, group: str) -> tuple[Peer, ...]:
-        """The hosts of a group by rank. Raises ClusterError where the job has no such group."""
+        """Return the hosts of a group by rank. Raises ClusterError if the job has no such group."""
         found = tuple(peer for peer in self.hosts if peer.group == group)
         if not found:
             raise ClusterError(
@@ -71,7 +71,7 @@ class Cluster(NamedTuple):
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Cluster:
-    """The cluster that the launcher's variables describe; this host alone where there are none.
+    """Return the cluster that the launcher's variables describe; this host alone if there are none.
 
     Raises ClusterError for variables that are malformed.
     """
@@ -114,7 +114,7 @@ def _groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[str]
 
 
 def _listed(environ: Mapping[str, str]) -> Iterable[Any]:
-    """The groups as the platform lists them: from a variable, else from its file.
+    """Return the groups as the platform lists them: from a variable, else from its file.
 
     A job of a thousand hosts has no variable: it would be longer than Linux takes.
     """
@@ -153,7 +153,7 @@ def _names(environ: Mapping[str, str], name: str) -> list[str]:
 
 
 def _parsed(environ: Mapping[str, str], name: str) -> Any:
-    """The variable's JSON value, None where it is not set."""
+    """Return the variable's JSON value, None if it is not set."""
     text = environ.get(name)
     if not text:
         return None

@@ -234,7 +234,7 @@ def _run_attempt(launch: Launch, settings: Settings) -> Outcome:
 
 
 def _restarts_allowed(request: Request) -> int:
-    """torchrun restarts an elastic job's ranks by itself."""
+    """Return how often all hosts may start again; 0 for an elastic job, whose ranks torchrun restarts."""
     return 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
 
 

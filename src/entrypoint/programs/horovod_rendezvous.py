@@ -46,7 +46,7 @@ class Store:
             return self._scopes.get(scope, {}).get(key)
 
     def put(self, scope: str, key: str, value: bytes) -> None:
-        """Raises FullError."""
+        """Keep a value. Raises FullError."""
         with self._lock:
             if scope not in self._scopes and len(self._scopes) >= MOST_SCOPES:
                 raise FullError
@@ -130,10 +130,10 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: hundreds of ranks poll every 10 ms."""
+        """Write nothing: hundreds of ranks poll every 10 ms."""
 
     def _address(self) -> "tuple[str, str] | None":
-        """Scope and key; None if the request was refused."""
+        """Return scope and key; None if the request was refused."""
         path = self.path.lstrip("/")
         if self.server.secret:
             # "SECRET:PORT/scope/key": Horovod appends the port to whatever it was given as the address.

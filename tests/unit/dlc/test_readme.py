@@ -29,7 +29,3 @@ def test_every_image_it_names_exists() -> None:
     named = set(re.findall(r"^\| `([a-z0-9.-]+-py\d+)` ", README, re.MULTILINE))
     assert named
     assert named <= {variant.id for variant in load_variants(read_tree(ROOT))}
-
-
-def test_every_file_it_links_to_exists() -> None:
-    assert [name for name in re.findall(r"\]\(([^)#:]+)\)", README) if not (ROOT / name).exists()] == []

@@ -20,7 +20,7 @@ NOT_OURS = re.compile(r"(sdk-|smtc-(hp|reject|pt)|v3-(env|mpi|torchrun)|hetex-)"
 # What happens after a process was started: asserted where the processes are, in the tests of run, supervise and peers.
 MECHANICS = re.compile(r"(exit-|sig-|dns-|log-|pt-gloo|mpi-1[23]|src-)")
 
-# Each with its reason in docs/launcher.md; the function asserts what we do instead.
+# Each with its reason in docs/launcher-reference.md; the function asserts what we do instead.
 DIFFERENCES: dict[str, Callable[[JobFolder], None]] = {}
 
 
@@ -128,7 +128,7 @@ def test_every_case_is_ours_or_has_a_reason_not_to_be() -> None:
 
 
 def test_every_difference_is_in_the_documentation() -> None:
-    documented = Path("docs/launcher.md").read_text()
+    documented = Path("docs/launcher-reference.md").read_text()
     assert [name for name in DIFFERENCES if f"`{name}`" not in documented] == []
 
 

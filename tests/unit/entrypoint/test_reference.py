@@ -16,14 +16,20 @@ from launch.plan.host_plan import make_host_plan
 from launch.plan.request import read_request
 from launch.plan.strategy import REQUESTS
 
-REFRESH = "python scripts/launcher_tables.py docs/launcher.md"
+PAGE = "docs/launcher-reference.md"
+REFRESH = f"python scripts/launcher_tables.py {PAGE}"
 
 
 def test_the_tables_in_the_documentation_are_fresh() -> None:
-    document = Path("docs/launcher.md").read_text()
+    document = Path(PAGE).read_text()
     assert reference.refreshed(document) == document, REFRESH
     assert reference.variables_table() in document
     assert reference.switches_table() in document
+
+
+def test_every_switch_has_somebody_who_needs_it() -> None:
+    assert reference.USERS.keys() == {setting.name for setting in SETTINGS}
+    assert all(reference.USERS.values())
 
 
 def test_every_variable_that_a_job_gets_is_in_the_table(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class Choices:
         return HorovodPeers(horovod) if is_initialized(horovod) else tf_internals.find_peers(os.environ)
 
     def can_choose(self) -> bool:
-        """Several processes must take turns at the same steps, for which they have to hear of each other."""
+        """Tell whether steps can take turns: those of several processes only if these hear of each other."""
         if self._settings.mode != settings_of.AUTO:
             return False
         if self._peers.count == 1 or self._peers.can_share():

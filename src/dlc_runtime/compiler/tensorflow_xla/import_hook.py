@@ -68,7 +68,7 @@ class Finder:
 
 
 def before_tensorflow(spec: ModuleSpec) -> None:
-    """XLA reads its flags once, when it is first used."""
+    """Set XLA's flags: XLA reads them once, when it is first used."""
     from dlc_runtime.compiler.tensorflow_xla import preparation
 
     preparation.prepare(os.environ, os.path.dirname(spec.origin or ""))
@@ -103,7 +103,7 @@ def prepare(model: Any) -> Any:
 
 
 def install_late() -> None:
-    """TensorFlow is imported, and has run nothing: XLA has not read its flags yet."""
+    """Install into a TensorFlow that is imported and has run nothing: XLA has not read its flags yet."""
     from dlc_runtime.compiler.tensorflow_xla import preparation, session
 
     os.environ[settings_of.BACKEND] = settings_of.XLA  # child processes inherit it

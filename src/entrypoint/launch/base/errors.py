@@ -44,7 +44,7 @@ class LaunchError(Exception):
 
 
 def one_line(text: str) -> str:
-    """`text` without what would break a log line: control characters and lone surrogates are escaped."""
+    """Return the text as one line: control characters and lone surrogates are escaped."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """Why it failed; empty for a success."""
+        """Return why it failed; empty for a success."""
         return self.failure.cause if self.failure else ""
 
 
@@ -110,7 +110,7 @@ class Verdict(NamedTuple):
 
 
 def signal_name(signum: int) -> str:
-    """`SIGKILL` for 9; real-time signals have no name of their own."""
+    """Return `SIGKILL` for 9; real-time signals have no name of their own."""
     try:
         return signal.Signals(signum).name
     except ValueError:

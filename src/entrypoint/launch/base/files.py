@@ -61,7 +61,7 @@ def _parse_object(path: str, content: bytes) -> dict[str, Any]:
 
 
 def require_text(path: str, key: str, value: object) -> str:
-    """`value` as a text that can stand in a variable or an argument: no NUL byte, nothing that is not UTF-8."""
+    """Return `value` if it is a text that a variable or an argument can hold: UTF-8 without a NUL byte."""
     if not isinstance(value, str):
         raise LaunchError(DATA, key, where=path, expected="a string", found=shown(value))
     if not is_passable(value):

@@ -31,9 +31,9 @@ SETTINGS = (
     Setting("DLC_HOSTS", "", "the job's hosts, such as a,b[1-3]; comes before resourceconfig.json, Slurm, Kubernetes"),
     Setting("DLC_GROUPS", "", "instance groups outside of SageMaker: data=h1,h2;dnn=h[3-4]; alone or beside DLC_HOSTS"),
     Setting("DLC_RANK", "by HOSTNAME", "which of DLC_HOSTS (else of DLC_GROUPS' hosts) this host is, from 0"),
-    Setting("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions), 1 where each is a job of its own"),
+    Setting("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions), 1 if each is a job of its own"),
     Setting("DLC_SERVICE", "JOBSET_NAME", "the headless service that Kubernetes pods resolve under"),
-    Setting("DLC_NETWORK_INTERFACE", "default route", "interface for NCCL, gloo and MPI where no platform names one"),
+    Setting("DLC_NETWORK_INTERFACE", "default route", "interface for NCCL, gloo and MPI if no platform names one"),
     Setting("DLC_NUM_CPUS", "detected", "CPUs of this host"),
     Setting("DLC_NUM_GPUS", "detected", "GPUs of this host"),
     Setting("DLC_NUM_NEURONS", "detected", "Neuron cores of this host"),
@@ -56,9 +56,9 @@ SETTINGS = (
         "off",
         "`inductor` or `xla` compiles the training (compiler.md), `off` nothing, whatever the job says",
     ),
-    Setting("DLC_COMPILER_DEFAULT", "set in the image", "the compiler where the job's hyperparameters ask for one"),
+    Setting("DLC_COMPILER_DEFAULT", "set in the image", "the compiler if the job's hyperparameters ask for one"),
     Setting("DLC_COMPILER_DEBUG", "from the job", "1: the compilers' own logs and dumps in output/data/compiler"),
-    Setting("DLC_COMPILER_STRICT", "", "1: the job fails where something that should be compiled stays eager"),
+    Setting("DLC_COMPILER_STRICT", "", "1: the job fails if something that should be compiled stays eager"),
     Setting("DLC_COMPILER_REPORT", "output/data/compiler", "folder for the report of what was compiled"),
     Setting("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun goes on while hosts leave and come"),
     Setting("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),
@@ -69,7 +69,7 @@ SETTINGS = (
         "seconds to save after a stop: 100 on SageMaker, 21 on Kubernetes and Slurm, else 7",
     ),
     Setting(
-        "DLC_TERMINATION_GRACE", "by platform", "seconds from the platform's SIGTERM to its SIGKILL, where it is told"
+        "DLC_TERMINATION_GRACE", "by platform", "seconds from the platform's SIGTERM to its SIGKILL, if it is told"
     ),
     Setting(
         "DLC_STOPPED_EXIT_CODE",
@@ -93,8 +93,8 @@ SETTINGS = (
     Setting(
         "DLC_DATA_HOSTS_MAY_FAIL",
         "by program",
-        "1: the job goes on without a data host that failed while another of its group runs, 0: it never does; without "
-        "it where the data hosts' program says that others can take over, as `dlc_runtime.dataservice` does",
+        "1: the job goes on without a data host that failed while another of its group runs, 0: it never does; unset: "
+        "if the data hosts' program says that others can take over, as `dlc_runtime.dataservice` does",
     ),
     Setting(
         "DLC_GROUP_PORT", "7790", "port of the leader at which hosts meet; under Slurm all ports follow the job's id"
@@ -121,9 +121,9 @@ SETTINGS = (
     Setting(
         "DLC_RUN_DIR",
         "/run/dlc",
-        "folder for private files of a running job; /tmp/dlc-UID where /run is not ours",
+        "folder for private files of a running job; /tmp/dlc-UID if /run is not ours",
     ),
-    Setting("DLC_DEBUG", "", "1: a traceback where the launcher itself fails"),
+    Setting("DLC_DEBUG", "", "1: a traceback if the launcher itself fails"),
 )
 
 

@@ -1,4 +1,4 @@
-"""The variables that the launcher sets for the user's processes, when and why (docs/launcher.md)."""
+"""The variables that the launcher sets for the user's processes, when and why (docs/launcher-reference.md)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ VARIABLES = (
     Variable(
         "MASTER_ADDR",
         ALWAYS,
-        "first host of the distributed group, localhost where nobody names hosts; for torch.distributed and torchrun",
+        "first host of the distributed group, localhost if nobody names hosts; for torch.distributed and torchrun",
     ),
     Variable("MASTER_PORT", ALWAYS, "7777, the same"),
     Variable("RANK", "several tasks on a node of Slurm", "SLURM_PROCID", False),
     Variable("WORLD_SIZE", "several tasks on a node of Slurm", "the step's tasks", False),
-    Variable("LOCAL_RANK", "several tasks on a node of Slurm", "SLURM_LOCALID; 0 where each task sees one GPU", False),
+    Variable("LOCAL_RANK", "several tasks on a node of Slurm", "SLURM_LOCALID; 0 if each task sees one GPU", False),
     Variable("LOCAL_WORLD_SIZE", "several tasks on a node of Slurm", "this node's tasks", False),
     Variable("GROUP_RANK", "several tasks on a node of Slurm", "this node's place among the hosts", False),
     Variable("ACCELERATE_USE_CPU", "no accelerator, and no XLA", "true: else each rank trains a model of its own"),
@@ -72,15 +72,15 @@ VARIABLES = (
     Variable("DLC_RANK_QUIET", "beside it", "our program takes both away before the script", False),
     Variable("PET_LOCAL_ADDR", "torchrun on one host, or DLC_ELASTIC", "torchrun would look up this host's own name"),
     Variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "DLC_ELASTIC", "1: hosts that come back find the first rank"),
-    Variable("LD_LIBRARY_PATH", "below mpirun, where it is unset", "empty: mpirun exports it, and warns without it"),
+    Variable("LD_LIBRARY_PATH", "below mpirun, if it is unset", "empty: mpirun exports it, and warns without it"),
     Variable("PRTE_MCA_*", "below mpirun", "this job's agent and interface under Open MPI 5's names for them"),
-    Variable("SHELL", "below mpirun, where it is unset", "/bin/bash: mpirun asks for it where the user has no name"),
+    Variable("SHELL", "below mpirun, if it is unset", "/bin/bash: mpirun asks for it if the user has no name"),
     Variable("DLC_MPI_SITE", "below mpirun", "where the program that mpirun calls instead of ssh finds hosts", False),
     Variable("TF_CONFIG", "strategies tf_*", "cluster and task of TensorFlow's distribution strategies"),
     Variable("CUDA_VISIBLE_DEVICES", "parameter servers", "-1: parameters live in host memory", False),
     Variable("TORCH_NCCL_*", "PyTorch images, there are GPUs", "the flight recorder says who waits for whom in a hang"),
     Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as the platform's TensorFlow toolkit has it"),
-    Variable("TF_USE_LEGACY_KERAS", "TensorFlow 2.16 on", "1; 0 where a script imports keras (using.md)"),
+    Variable("TF_USE_LEGACY_KERAS", "TensorFlow 2.16 on", "1; 0 if a script imports keras (using.md)"),
     Variable("S3_REGION", "TensorFlow images", "the job's region, for TensorFlow's S3 file system"),
     Variable("S3_USE_HTTPS", "TensorFlow images", "1: the same"),
     Variable("DLC_RENDEZVOUS_SECRET", "Horovod's rendezvous server", "what a rank has to know to be let in", False),

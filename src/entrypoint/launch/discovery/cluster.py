@@ -145,7 +145,7 @@ def _interface_of_default_route() -> str:
 
 
 def check_hosts(where: str, key: str, hosts: object) -> tuple[str, ...]:
-    """`hosts` as a tuple. Raises LaunchError unless it lists at least one host, each once, each a host name."""
+    """Return `hosts` as a tuple. Raises LaunchError unless it lists at least one host, each once, each a host name."""
     if not isinstance(hosts, (list, tuple)) or not hosts:
         raise LaunchError(DATA, key, where=where, expected="a list of at least one host name", found=shown(hosts))
     for host in hosts:

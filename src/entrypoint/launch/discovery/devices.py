@@ -39,7 +39,7 @@ class Devices(NamedTuple):
 
     @property
     def accelerators(self) -> int:
-        """Processes per host of a distributed job that does not say how many: GPUs, else Neuron cores, else 1."""
+        """Return the processes per host of a job that does not say how many: GPUs, else Neuron cores, else 1."""
         return self.num_gpus or self.num_neurons or 1
 
 
@@ -96,7 +96,7 @@ def _neuron_cores(root: str) -> int:
 
 
 def _find_fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:
-    """(EFA, EFA that reads remote memory, another RDMA device)."""
+    """Return whether there is EFA, EFA that reads remote memory, another RDMA device."""
     adapters = [
         (_first_line(root, f"sys/class/infiniband/{name}/device/vendor"), name)
         for name in _list_names(root, "sys/class/infiniband")

@@ -36,7 +36,7 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
 
 
 def _own_rank(environ: Mapping[str, str], hosts: list[str]) -> int:
-    """DLC_RANK; without it the host that is called as this machine is, or the only one."""
+    """Return DLC_RANK; without it the host that is called as this machine is, or the only one."""
     rank = environ.get("DLC_RANK")
     if rank is None:
         own = match_host(hosts, environ.get("SLURMD_NODENAME", "")) or match_host(hosts, environ.get("HOSTNAME", ""))
@@ -53,7 +53,7 @@ def _own_rank(environ: Mapping[str, str], hosts: list[str]) -> int:
 
 
 def _read_groups(stated: str) -> dict[str, list[str]]:
-    """`data=h1,h2;dnn=h[3-4]` as name -> hosts."""
+    """Read `data=h1,h2;dnn=h[3-4]` as name -> hosts."""
     groups: dict[str, list[str]] = {}
     for item in filter(None, (part.strip() for part in stated.split(";"))):
         name, sign, members = item.partition("=")

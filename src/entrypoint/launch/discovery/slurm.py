@@ -117,7 +117,7 @@ def _unknown_task(several: str, where: str, expected: str) -> LaunchError:
 
 
 def _tasks_per_node(text: str) -> list[int]:
-    """`2(x3),1` is 2, 2, 2, 1."""
+    """Read `2(x3),1` as 2, 2, 2, 1."""
     if not re.fullmatch(r"[1-9]\d{0,4}(\(x\d{1,5}\))?(,[1-9]\d{0,4}(\(x\d{1,5}\))?)*", text):
         raise LaunchError(
             CONFIG, "malformed", where="SLURM_STEP_TASKS_PER_NODE", expected="numbers like 2(x3),1", found=shown(text)

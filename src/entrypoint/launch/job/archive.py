@@ -136,7 +136,7 @@ def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> N
 
 
 def _hard_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[str]:
-    """Another name of a file before it in the archive; of itself too, as tar writes a file that was named twice."""
+    """Make another name of an earlier file of the archive; of itself too, as tar writes a file that was named twice."""
     source = f"{folder}/{safe_name(member.linkname)}"
     if not _is_inside(source, folder):
         yield _why_left_out(member, "is outside the code directory")

@@ -70,7 +70,7 @@ def module_name(program: str) -> str:
 
 
 def relative_name(program: str, code: str, setting: str = SETTING) -> str:
-    """`program` relative to the code directory: `train.py`, `./train.py`, absolute paths below it, names with spaces.
+    """Return a path relative to the code directory, of `train.py`, `./train.py`, absolute paths, names with spaces.
 
     `setting` is what names it. Raises LaunchError: no program, or one outside the code directory.
     """

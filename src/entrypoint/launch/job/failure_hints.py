@@ -108,7 +108,7 @@ def hint_for_arguments(lines: Iterable[str], dialect: str) -> str:
 
 
 def _hint_for_value(lines: Iterable[str]) -> str:
-    """Advice about a value that no dialect would make another one; empty for none."""
+    """Return advice about a value that is the same in every dialect; empty for none."""
     for match in filter(None, (re.search(_BAD_VALUE, line) for line in lines)):
         found = match.groupdict()
         key = found["argparse"] or found["absl"] or found["click"]

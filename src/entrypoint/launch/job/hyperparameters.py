@@ -204,7 +204,7 @@ def as_arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str,
 
 
 def _argument_words(key: str, value: object, dialect: str) -> tuple[str, ...]:
-    """`--key value`, `-k value` for a key of one character, "" for none (contract, section 2.2)."""
+    """Return `--key value`, `-k value` for a key of one character, "" for none (contract, section 2.2)."""
     option = f"--{key}" if len(key) > 1 else f"-{key}" if key else ""
     if dialect == FLAGS and (isinstance(value, bool) or value in ("True", "False")):
         return (option,) if value in (True, "True") else ()
@@ -214,7 +214,7 @@ def _argument_words(key: str, value: object, dialect: str) -> tuple[str, ...]:
 
 
 def _toolkit_value(value: object) -> str:
-    """Booleans are True and False, objects `k=v,k=v`, lists Python's repr."""
+    """Return True and False for booleans, `k=v,k=v` for objects, Python's repr for lists."""
     if value is None:
         return ""
     if isinstance(value, dict):
@@ -223,5 +223,5 @@ def _toolkit_value(value: object) -> str:
 
 
 def _sdk3_value(value: object) -> str:
-    """Strings as they are, everything else as JSON text."""
+    """Return a string as it is, everything else as JSON text."""
     return value if isinstance(value, str) else json.dumps(value)

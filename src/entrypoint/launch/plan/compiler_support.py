@@ -135,7 +135,7 @@ MOST_MODULES = 200
 def compiler_variables(
     found: CompilerChoice, installed: frozenset[str], devices: Devices, paths: Paths
 ) -> dict[str, str]:
-    """Defaults, for what the image holds; for both frameworks where that is unknown."""
+    """Return the defaults for the framework that the image holds; for both if that is unknown."""
     folder = f"{paths.output_data}/compiler"
     result = {SWITCH: found.backend, REPORT: folder}
     if found.debug:

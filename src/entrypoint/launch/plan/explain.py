@@ -13,7 +13,7 @@ from launch.plan.host_plan import HostPlan
 
 
 def as_json(plan: HostPlan, gpus: Mapping[str, Any] | None = None) -> str:
-    """Cluster, job, devices, environment, processes and decisions, as one JSON object; on a GPU host, its GPUs too."""
+    """Return the whole plan as one JSON object; on a GPU host, its GPUs too."""
     return json.dumps({**as_data(plan), **({"gpus": gpus} if gpus else {})}, indent=2)
 
 
@@ -74,7 +74,7 @@ def as_text(plan: HostPlan, gpus: Sequence[str] = ()) -> str:
 
 
 def reason_for(name: str) -> str:
-    """Why a variable is set, as the table of docs/launcher.md says; empty for one that is not in it."""
+    """Return why a variable is set, as docs/launcher-reference.md says; empty if it is not in the table."""
     variable = family_of(name)
     return variable.why if variable else ""
 

@@ -175,7 +175,7 @@ def _stated_groups(job: Job) -> object:
 def _distributed_groups(
     job: Job, cluster: Cluster, strategy: StrategyChoice | None, groups: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Known now that the strategy is. A Ray cluster holds the whole job where no group is stated."""
+    """Return the groups that the strategy runs on. A Ray cluster holds the whole job if no group is stated."""
     if strategy is None:
         return groups
     if strategy.strategy == "ray" and _stated_groups(job) is None:

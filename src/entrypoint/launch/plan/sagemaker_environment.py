@@ -154,7 +154,7 @@ def explain_left_out(env: Mapping[str, str]) -> list[Decision]:
 
 
 def explain_misspelt(environ: Mapping[str, str]) -> list[Decision]:
-    """Warnings of variables that nothing reads and that look like one that is read."""
+    """Warn of variables that nothing reads and that look like one that is read."""
     found = settings.find_misspelt(environ)
     return [Decision(f"warning: nothing reads {name}", f"did you mean {meant}?") for name, meant in found.items()]
 

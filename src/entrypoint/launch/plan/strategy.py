@@ -160,7 +160,7 @@ def plan_processes(context: Context, request: StrategyChoice | None) -> Launch:
 
 
 def _why_outside(context: Context) -> Decision:
-    """Why this host runs no strategy. A group that nobody is in is a mistake of whoever wrote resourceconfig.json."""
+    """Say why this host runs no strategy. A group that nobody is in is a mistake in resourceconfig.json."""
     if context.hosts:
         return Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}")
     named = context.cluster.current_group

@@ -75,7 +75,7 @@ def refuse_errors(findings: list[HostFinding], environ: Mapping[str, str]) -> No
 
 
 def _check_disks(environ: Mapping[str, str]) -> list[HostFinding]:
-    """Disks that a checkpoint would fill. Folders of one disk are named together."""
+    """Find disks that a checkpoint would fill. Folders of one disk are named together."""
     paths = Paths.of(environ)
     short: dict[tuple[int, int], list[str]] = {}
     for folder in (paths.model, paths.output, f"{paths.base}/checkpoints", "/tmp"):  # noqa: S108 (a question only)
@@ -145,7 +145,7 @@ def _check_locked_memory(devices: Devices) -> HostFinding | None:
 
 
 def _check_efa_plugin(root: str, devices: Devices, environ: Mapping[str, str]) -> HostFinding | None:
-    """NCCL looks where the loader does, says nothing when it finds no plug-in, and is slower by a factor."""
+    """Look for NCCL's plug-in where the loader does: without it NCCL says nothing and is slower by a factor."""
     if not (devices.efa and devices.num_gpus) or environ.get("NCCL_NET_PLUGIN"):
         return None
     own = ("/usr/local/lib", f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib")
@@ -265,7 +265,7 @@ def _usable_cuda(version: str) -> str:
 
 
 def _check_lost_gpus(root: str) -> list[HostFinding]:
-    """GPUs whose device files are there, but which the driver does not list (any more), or excludes."""
+    """Find GPUs whose device files are there, but which the driver does not list (any more), or excludes."""
     folder = f"{root}/proc/driver/nvidia/gpus"
     known: dict[str, str] = {}
     for name in _list_entries(folder):

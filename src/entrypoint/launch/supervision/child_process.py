@@ -69,7 +69,7 @@ class ChildProcess:
 
     @property
     def how_it_ended(self) -> str:
-        """`exited with code 3`, `was ended by SIGKILL`."""
+        """Return `exited with code 3`, `was ended by SIGKILL`."""
         return f"was ended by {self.signal_name}" if self.signal_name else f"exited with code {self.exit_code}"
 
     def last_lines(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def make_start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError
 
 
 def process_name(spec: ProcessSpec) -> str:
-    """`worker rank 3`, as messages call a process."""
+    """Return `worker rank 3`, as messages call a process."""
     return f"{spec.role} rank {spec.rank}" if spec.rank >= 0 else spec.role
 
 

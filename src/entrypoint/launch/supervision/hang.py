@@ -39,7 +39,7 @@ class Watchdog:
     """Asked again and again; remembers when there was progress last."""
 
     def __init__(self, timeout: float) -> None:
-        """`timeout` in seconds; 0 never barks."""
+        """Take the timeout in seconds; 0 never barks."""
         self.timeout = timeout
         self._progress_at = self._looked_at = time.monotonic()
         self._bytes = 0
@@ -70,7 +70,7 @@ class Watchdog:
         )
 
     def _cpu_seconds(self) -> float:
-        """CPU time that descendants used since the last call; a new process counts with all it has used."""
+        """Return the CPU time that descendants used since the last call; a new process counts with all it has used."""
         ticks = {pid: process_tree.cpu_ticks(pid) for pid in process_tree.find_descendants()}
         used = sum(max(0, count - self._ticks.get(pid, 0)) for pid, count in ticks.items())
         self._ticks = ticks
@@ -161,7 +161,7 @@ def _process_name(pid: int, ranks: Mapping[int, str]) -> str:
 
 
 def _rank_of(pid: int) -> str:
-    """`rank 3` where torchrun or mpirun said so in the process's environment."""
+    """Return `rank 3` if torchrun or mpirun said so in the process's environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             found = re.search(rb"(?:^|\0)(?:RANK|OMPI_COMM_WORLD_RANK|HOROVOD_RANK)=(\d+)", file.read())

@@ -134,7 +134,7 @@ class FramedStream(Stream):
             super().take(text)
 
     def _lines(self, lines: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """(stream, line) each, without marks; parts that are not the last are kept for later."""
+        """Yield stream and line, without marks; parts that are not the last are kept for later."""
         # splitlines() would split at a carriage return too
         for line in lines.split(b"\n")[:-1]:
             yield from self._unmarked(line + b"\n")

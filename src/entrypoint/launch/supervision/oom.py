@@ -50,7 +50,7 @@ def _list_processes(count: int) -> str:
 
 
 def _own_groups(root: str) -> dict[str, str]:
-    """/proc/self/cgroup: controller -> path; v2's own line has the empty controller."""
+    """Read /proc/self/cgroup as controller -> path; v2's own line has the empty controller."""
     groups: dict[str, str] = {}
     for line in _read_text(root + "/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

@@ -297,7 +297,7 @@ class Console:
 
 
 def _poll(readable: list[int], writable: list[int], timeout: float) -> list[int]:
-    """Descriptors that are ready (or broken, which a read or write then finds out) within `timeout` seconds."""
+    """Return descriptors that are ready (or broken, which a read or write then finds out) within `timeout` seconds."""
     poll = select.poll()
     for fd in readable:
         poll.register(fd, select.POLLIN)

@@ -29,7 +29,7 @@ def adopt_orphans() -> bool:
 
 
 def find_descendants(root: int | None = None) -> list[int]:
-    """Process ids below `root` (default: this process), parents before children. Zombies are left out."""
+    """Return process ids below `root` (default: this process), parents before children. Zombies are left out."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -58,7 +58,7 @@ def parent_of(pid: int) -> int:
 
 
 def cpu_ticks(pid: int) -> int:
-    """User plus system time that the process has used, in clock ticks; 0 for one that is gone."""
+    """Return the user and system time of a process in clock ticks; 0 if it is gone."""
     fields = _read_stat(pid)
     return int(fields[11]) + int(fields[12]) if fields else 0
 
@@ -100,7 +100,7 @@ def catches_signal(pid: int, signum: int) -> bool:
 
 
 def signal_masks(pid: int) -> dict[str, int]:
-    """SigCgt, SigIgn and their like out of /proc/PID/status."""
+    """Read SigCgt, SigIgn and their like from /proc/PID/status."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             lines = [line.split(":", 1) for line in file if line.startswith("Sig")]
@@ -131,7 +131,7 @@ def list_processes(pids: Sequence[int]) -> str:
 
 
 def describe_process(pid: int) -> str:
-    """`pid (command line)` for a message."""
+    """Return `pid (command line)` for a message."""
     words = " ".join(" ".join(command_of(pid))[:120].split())
     return f"{pid} ({words or 'gone'})"
 
@@ -153,7 +153,7 @@ def reap_children() -> tuple[list[tuple[int, int]], bool]:
 
 
 def _read_stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third (state) on; empty when the process is gone."""
+    """Return the fields of /proc/PID/stat from the third (state) on; empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The second field is the program's name in parentheses and may itself hold blanks and parentheses.

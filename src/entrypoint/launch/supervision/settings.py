@@ -40,7 +40,7 @@ if TYPE_CHECKING:
             """Tell the group at once that this host was asked to stop."""
 
         def stopping_host(self) -> str:
-            """Another host that was asked to stop, empty while none was: then this one stops too."""
+            """Return another host that was asked to stop, empty if none was: then this one stops too."""
 
         def tell_ended_early(self, by_stop: str = "", left: str = "") -> None:
             """Tell the group of a process that the stop ended here, as a sentence, or of a rank that left with 0."""

@@ -144,7 +144,7 @@ def _process(pid: int) -> Process:
     words = process_tree.command_of(pid)
     masks = process_tree.signal_masks(pid)
     is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
-    # Bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
+    # With a trap for EXIT, bash handles every fatal signal, SIGXCPU too; with a trap for SIGTERM only that one.
     catches = [process_tree.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
     return Process(
         pid,
@@ -186,13 +186,13 @@ def pass_on_stop(signum: int, planned: Collection[int], serving: Collection[int]
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """SIGTERM to what main processes left behind when they ended; `own` are the launcher's own children."""
+    """Send SIGTERM to what main processes left behind when they ended; `own` are the launcher's own children."""
     for pid in process_tree.find_orphans(but=own):
         if not is_wrapper(process_tree.command_of(pid)):
             process_tree.send_signal(pid, signal.SIGTERM)
 
 
 def _signal_for(pid: int, signum: int) -> int:
-    """SIGHUP and SIGQUIT as they came to whom has a handler for them; SIGTERM to all others, which save on that."""
+    """Return the signal as it came for a process with a handler; SIGTERM for all others, which save on that."""
     as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or process_tree.catches_signal(pid, signum)
     return signum if as_it_is else signal.SIGTERM

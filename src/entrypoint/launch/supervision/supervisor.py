@@ -203,7 +203,7 @@ class Supervisor:
         self._end("verdict", self.settings.end_grace)
 
     def _explained(self, own: Failure) -> Failure:
-        """Our failure with what it may only follow from: another host's that was first, or what the stop ended."""
+        """Return our failure with what it may only follow from: another host's earlier one, or what the stop ended."""
         group, deadline = self.group, time.monotonic()
         if self.is_reported and not (self.stop and was_ended_by_stop(own.exit_code)):
             deadline += self._news_bound()
@@ -250,7 +250,7 @@ class Supervisor:
         )
 
     def _patience(self) -> float:
-        """Seconds to wait for something to happen."""
+        """Return the seconds to wait for something to happen."""
         if self.give_up_at < float("inf"):
             return KILL_INTERVAL
         until_kill = self.attribution.limit_wait(self.kill_at - time.monotonic())
@@ -368,7 +368,7 @@ class Supervisor:
         return f"{self.stop}: {what}"
 
     def _kill(self) -> bool:
-        """SIGKILL to all that is left, again and again: a process may fork faster than /proc is read."""
+        """Send SIGKILL to all that is left, again and again: a process may fork faster than /proc is read."""
         if "ended" not in self.reasons:
             self._note_ended_by_stop(f"what was still running on {self.settings.host} was killed")
         if self.reasons == ["stop"] and self.kill_at:  # the grace ran out
@@ -387,7 +387,7 @@ class Supervisor:
         return True
 
     def _news_bound(self) -> float:
-        """Seconds to hear what our failure follows from; not until others are killed after their grace."""
+        """Return the seconds to hear what our failure follows from: fewer than others have before they are killed."""
         return self._within_margin(self.settings.stop_grace / 2, 0.5) if self.stop else GROUP_BOUND
 
     def _within_margin(self, bound: float, share: float) -> float:

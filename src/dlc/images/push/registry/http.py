@@ -265,7 +265,7 @@ class Session:
         self, url: str, repository: str, credentials: Credentials | None = None, ca: Path | None = None,
         *, also_read: str = "",
     ) -> None:  # fmt: skip
-        """With `also_read`, another repository, its tokens are good for reading that one too."""
+        """Make a session whose tokens are good for reading `also_read`, another repository, too."""
         self.url = url
         self._scopes = [f"repository:{repository}:pull,push"]
         self._scopes += [f"repository:{also_read}:pull"] if also_read else []

@@ -64,8 +64,10 @@ class Repository:
         sleep: Callable[[float], None] = time.sleep,
         beside: Sequence[tuple[str, Session]] = (),
     ):
-        """`beside`: other repositories of this registry that may have the same layers, each with a session that may
-        read it and write to this one."""
+        """Take `beside`, other repositories of this registry that may have the same layers.
+
+        Each has a session that may read it and write to this one.
+        """
         self.name = name
         self._beside = beside
         self._session = session

@@ -58,7 +58,7 @@ def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
 
 
 def _interface(context: Context) -> dict[str, str]:
-    """gloo dies of one that is not there; without one it looks up the host's name, and may die."""
+    """Name an interface that is there: gloo dies of another, and may die without one."""
     known = context.devices.interfaces
     wanted = (context.cluster.network_interface, *(("lo",) if len(context.hosts) == 1 else ()))
     return next(({"HOROVOD_GLOO_IFACE": name} for name in wanted if name in known or not known), {})

@@ -27,7 +27,7 @@ SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"
 
 
 def plan(context: Context) -> Launch:
-    """mpirun on the group's first host; on the others what starts Open MPI's daemon for it.
+    """Plan mpirun on the group's first host; on the others what starts Open MPI's daemon for it.
 
     Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
@@ -60,7 +60,7 @@ def plan(context: Context) -> Launch:
 
 
 def _check_names(context: Context) -> None:
-    """mpirun reads what follows a host's first colon as its number of slots, with brackets or without."""
+    """Refuse IPv6 literals: mpirun reads what follows a host's first colon as its number of slots."""
     literal = next((reached for reached in map(context.address, context.hosts) if ":" in reached), "")
     if literal and len(context.hosts) > 1:
         raise LaunchError(
@@ -74,7 +74,7 @@ def _check_names(context: Context) -> None:
 
 
 def _of_the_operator(context: Context) -> Launch:
-    """mpirun in a Kubeflow MPIJob: hosts, slots, keys and ssh servers are the operator's; ranks get our variables."""
+    """Plan mpirun in a Kubeflow MPIJob: hosts, slots, keys, ssh are the operator's; ranks get our variables."""
     nccl_debug, custom = _custom_options(context)
     ours = sorted(name for name, value in context.env.items() if context.environ.get(name) != value)
     brought = (part for name in ours if name not in (*EXPORTED, *NCCL) for part in ("-x", name))
@@ -147,7 +147,7 @@ def _agent_command() -> str:
 
 
 def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
-    """(NCCL_DEBUG's value, the other options as they are). `--NCCL_DEBUG V` is the platform's own notation."""
+    """Return NCCL_DEBUG's value and the other options. `--NCCL_DEBUG V` is the platform's own notation."""
     name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else single.SMDDP_OPTIONS
     text = context.job.text(name)
     try:
@@ -170,7 +170,7 @@ def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
 
 
 def _exported_variables(context: Context, nccl_debug: str) -> tuple[str, ...]:
-    """Variables for every rank. SM_* are not among them: each rank gets those of its own host (see _rank)."""
+    """Return variables for every rank. SM_* are not among them: each rank gets those of its own host (see _rank)."""
     variables = {
         "NCCL_MIN_NRINGS": "4",
         "NCCL_SOCKET_IFNAME": context.cluster.network_interface,

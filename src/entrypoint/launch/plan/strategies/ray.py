@@ -67,7 +67,7 @@ def _driver_process(context: Context) -> ProcessSpec:
 
 
 def _start_command(context: Context, *options: str) -> tuple[str, ...]:
-    """`ray start` in the foreground with what every node states."""
+    """Return `ray start` in the foreground with what every node states."""
     devices = context.devices
     own = _own_address(context)
     return (

@@ -14,7 +14,7 @@ _MP_FN = re.compile(rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]", re.MULTILINE)
 
 
 def plan(context: Context) -> Launch:
-    """torchrun with the XLA runtime's variables. XRT, which the platform's toolkit sets up, left torch_xla with 2.0.
+    """Plan torchrun with PJRT's variables. XRT, which the platform's toolkit sets up, left torch_xla with 2.0.
 
     Raises LaunchError for an entry point that is no Python script.
     """

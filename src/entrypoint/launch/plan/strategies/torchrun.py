@@ -67,7 +67,7 @@ def _one_rank(context: Context, task: Task) -> Launch:
 
 
 def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:
-    """Variables that make torchrun's ranks start below our program, which tells their lines apart."""
+    """Return variables that make torchrun's ranks start below our program, which tells their lines apart."""
     if per_host * len(context.hosts) == 1 or "PYTHON_EXEC" in context.environ:
         return {}
     folder = f"{context.run_dir}/{RANK_FOLDER}"
@@ -87,7 +87,7 @@ def _quiet_variables(context: Context) -> dict[str, str]:
 
 
 def torchrun_command(context: Context, per_host: int) -> tuple[str, ...]:
-    """torchrun with its own options, up to the script."""
+    """Return torchrun with its own options, up to the script."""
     stated = read_elastic(context.environ)
     if stated:
         return ("torchrun", *_elastic_options(context, stated), "--nproc_per_node", str(per_host))
@@ -103,7 +103,7 @@ def torchrun_command(context: Context, per_host: int) -> tuple[str, ...]:
 
 
 def read_elastic(environ: Mapping[str, str]) -> Elastic | None:
-    """DLC_ELASTIC=MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink to MIN and grow back; None without it.
+    """Read DLC_ELASTIC, MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink and grow back; None without it.
 
     Raises LaunchError if it is malformed.
     """

@@ -1,0 +1,45 @@
+"""scripts/check.py: which tests and which packages a change is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import check
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LINT = (ROOT / "scripts/lint.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        ({"src/dlc/build/wheels.py"}, ["tests/unit/dlc"]),
+        (
+            {"src/dlc_runtime/profile/meter.py"},
+            [
+                *("tests/unit/dlc/test_circles.py", "tests/unit/dlc/test_rooms.py", "tests/unit/dlc/test_style.py"),
+                "tests/unit/runtime/profile",
+            ],
+        ),
+        ({"src/dlc_of_tomorrow/new.py"}, ["tests/unit"]),
+        ({"tests/unit/lint/test_lint_fix.py"}, ["tests/unit/lint/test_lint_fix.py"]),
+        ({"tests/unit/lint/mistakes/DLC101.py", "tests/unit/lint/conftest.py"}, ["tests/unit/lint"]),
+        ({"tests/process/dlc/test_push.py", "benchmarks/build.py"}, []),
+        (set(), []),
+    ],
+)
+def test_tests_of_a_change(changed: set[str], tests: list[str]) -> None:
+    assert check.choose_tests(changed) == tests
+
+
+def test_every_chosen_test_is_there() -> None:
+    named = {name for tests in check.TESTS.values() for name in tests} | {*check.OF_ALL_SOURCES}
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_packages_of_a_change_are_checked_as_the_linters_do() -> None:
+    assert check.choose_mypy({"src/dlc/core/text.py", "docs/build.md"}, LINT) == [["mypy", "src/dlc"]]
+    assert check.choose_mypy({"tests/conftest.py"}, LINT) == []
+    [command] = check.choose_mypy({"src/entrypoint/launcher.py"}, LINT)
+    assert command[-1] == "src/entrypoint"

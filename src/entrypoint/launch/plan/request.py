@@ -47,6 +47,11 @@ class Request(NamedTuple):
         return self.cluster.hosts_of(self.groups) if self.strategy else ()
 
     @property
+    def connected_hosts(self) -> tuple[str, ...]:
+        """Return the hosts that connect to each other: the strategy's, of a plain job perhaps all."""
+        return self.hosts or self.group_hosts
+
+    @property
     def run_dir(self) -> str:
         """Return the folder of this host's launcher for private files of the job."""
         return stated_folder(self.environ, "DLC_RUN_DIR", default_private_folder())

@@ -69,7 +69,7 @@ def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     rules = group_rules(request)
     # The only host of a group that is a job of its own
     if rules is None:
-        raise ValueError("a host alone has no group")
+        raise ValueError("no group")
     if request.starts_remotely:
         require_token(request.environ)
     elif is_guessable_key(request.environ):
@@ -81,8 +81,7 @@ def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
         consistency.check_hosts(request, group.facts)
         reachability.check_reachability(request, group)
         request = request._replace(network=_network_of_group(request, group))
-        joined = settings._replace(group=group)
-        outcome = run(request, joined, group)
+        outcome = run(request, settings._replace(group=group), group)
     except (LaunchError, signals.StopRequested) as error:
         rendezvous.leave_early(group, error)
         raise
@@ -132,18 +131,11 @@ def group_rules(request: Request) -> GroupRules | None:
 
 
 def _join_hosts(request: Request, rules: GroupRules) -> Member:
-    """Join the hosts of the job with all that this one has to say of itself."""
+    """Join the job's other hosts, and tell them of this one."""
     environ, cluster = request.environ, request.cluster
-    config = MemberConfig(
-        cluster.current_host,
-        rules,
-        probe_port=probe_port(request, rules),
-        program_files=_program_files(request, rules),
-        interface=cluster.network_interface,
-        port=port_of(environ, GROUP_PORT),
-        heartbeat=read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
-        key=job_key(environ, rules.hosts),
-    )
+    own = (cluster.network_interface, probe_port(request, rules), _program_files(request, rules))
+    port, heartbeat = port_of(environ, GROUP_PORT), read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT)
+    config = MemberConfig(cluster.current_host, rules, job_key(environ, rules.hosts), port, heartbeat, *own)
     timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
     return rendezvous.join(config, consistency.host_facts(request), timeout)
 

@@ -40,13 +40,12 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "0ddba11"
-# Names that are addresses of this machine: the second one is the mark.
+# Addresses of this machine: the second one is the mark.
 HOSTS = ("127.83.71.1", "127.83.71.2")
 # Objects whose fields are looked at, by the first name of their module.
 LOOKED_INTO = ("dlc", "dlc_runtime", "launch")
 CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 DEEPEST = 8
-# What a walk's process writes; the number of its main thread there.
 LOG, MAIN = "calls", 0
 MOST_BYTES = 1 << 20
 BOUND = 500
@@ -207,7 +206,6 @@ def parts_of(value: object, with_fields: bool) -> list[object]:
 
 
 def is_value(value: object) -> bool:
-    """Tell whether this is a named tuple or a frozen dataclass."""
     if dataclasses.is_dataclass(value):
         return bool(type(value).__dataclass_params__.frozen)  # type: ignore[attr-defined]
     return isinstance(value, tuple) and hasattr(value, "_fields")

@@ -17,6 +17,8 @@ from launch.base.settings import (
     HOROVOD_PORT,
     JOB_TOKEN,
     MASTER_PORT,
+    TF_MULTI_WORKER_PORT,
+    TF_WORKER_PORT,
     port_of,
     read_choice,
     read_count,
@@ -52,6 +54,8 @@ ELASTIC = ("torchrun", "xla")
 # Where ranks meet on the first host; and what says that it is elsewhere.
 RENDEZVOUS_PORTS = {"torchrun": MASTER_PORT, "xla": MASTER_PORT, "horovod": HOROVOD_PORT}
 RENDEZVOUS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT")
+# Strategies whose processes listen at one port that is known; what is let through may be no more than that.
+PROBE_PORTS = {"tf_multi_worker": TF_MULTI_WORKER_PORT, "tf_parameter_server": TF_WORKER_PORT}
 
 Run = Callable[[Request, Settings, Member], Outcome]
 
@@ -65,21 +69,19 @@ def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     rules = group_rules(request)
     # The only host of a group that is a job of its own
     if rules is None:
-        raise ValueError("a host alone has no group")
-    facts = consistency.host_facts(request)
+        raise ValueError("no group")
     if request.starts_remotely:
         require_token(request.environ)
     elif is_guessable_key(request.environ):
         _say(f"the hosts know each other by their names alone, which is no secret; {KEY_REMEDY}")
     # Before the meeting: after it the other hosts start
     _check_rendezvous_port(request)
-    group = rendezvous.join(_member_config(request, rules), facts, _join_timeout(request))
+    group = _join_hosts(request, rules)
     try:
         consistency.check_hosts(request, group.facts)
         reachability.check_reachability(request, group)
         request = request._replace(network=_network_of_group(request, group))
-        joined = settings._replace(group=group)
-        outcome = run(request, joined, group)
+        outcome = run(request, settings._replace(group=group), group)
     except (LaunchError, signals.StopRequested) as error:
         rendezvous.leave_early(group, error)
         raise
@@ -97,9 +99,7 @@ def preflight_only(request: Request) -> int:
     unreached: list[HostFinding] = []
     hosts = request.group_hosts or request.cluster.hosts
     if len(hosts) > 1:
-        group = rendezvous.join(
-            _member_config(request, GroupRules(hosts, hosts)), consistency.host_facts(request), _join_timeout(request)
-        )
+        group = _join_hosts(request, GroupRules(hosts, hosts))
         known = group.facts
         try:
             unreached = reachability.exchange_findings(group, reachability.try_hosts(request, group))
@@ -130,18 +130,26 @@ def group_rules(request: Request) -> GroupRules | None:
     return rules._replace(data_groups=request.data_groups, any_data_program=bool(may_fail))
 
 
-def _member_config(request: Request, rules: GroupRules) -> MemberConfig:
+def _join_hosts(request: Request, rules: GroupRules) -> Member:
+    """Join the job's other hosts, and tell them of this one."""
     environ, cluster = request.environ, request.cluster
-    return MemberConfig(
-        cluster.current_host,
-        rules,
-        job_key(environ, rules.hosts),
-        port_of(environ, GROUP_PORT),
-        read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
-        cluster.network_interface,
-        reachability.probe_port(request, rules),
-        _program_files(request, rules),
-    )
+    own = (cluster.network_interface, probe_port(request, rules), _program_files(request, rules))
+    port, heartbeat = port_of(environ, GROUP_PORT), read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT)
+    config = MemberConfig(cluster.current_host, rules, job_key(environ, rules.hosts), port, heartbeat, *own)
+    timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
+    return rendezvous.join(config, consistency.host_facts(request), timeout)
+
+
+def probe_port(request: Request, rules: GroupRules) -> int | None:
+    """Return the port of this host's probe listener, 0 for any; None if there is nobody to try it.
+
+    A host that comes late to an elastic job finds the probe listeners closed.
+    """
+    hosts = request.connected_hosts
+    if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
+        return None
+    strategy = request.strategy.strategy if request.strategy else ""
+    return port_of(request.environ, PROBE_PORTS[strategy]) if strategy in PROBE_PORTS else 0
 
 
 def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
@@ -201,10 +209,6 @@ def _network_of_group(request: Request, group: Member) -> Network:
         data_token=purpose_key(group.config.key, "data"),
         program_files=group.config.program_files,
     )
-
-
-def _join_timeout(request: Request) -> float:
-    return read_seconds(request.environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
 
 
 def _say(text: str) -> None:

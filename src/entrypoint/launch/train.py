@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from launch.coordination.member import Member
-    from launch.plan.context import Context
 
 
 def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
@@ -173,7 +172,7 @@ def _prepare_and_run(request: Request, settings: Settings, group: Member | None)
     _print_lines(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
     _print_lines(filter(None, [assumed_grace(request.environ)]))
     signals.raise_if_stopped()
-    _make_own_folders(plan.context)
+    install.make_own_folders(plan.context)
     _write_private_files(plan.launch)
     try:
         for process in plan.install:
@@ -260,16 +259,6 @@ def _write_private_files(launch: Launch) -> None:
     for path, content in launch.files.items():
         files.make_private_folder(os.path.dirname(path))
         files.write_private_file(path, content)
-
-
-def _make_own_folders(context: Context) -> None:
-    try:
-        install.make_own_folders(context.env, context.venv, context.run_dir)
-    except OSError as error:
-        raise LaunchError(
-            CANNOT_CREATE, "cannot be made", where=context.run_dir, found=os.strerror(error.errno or 0),
-            remedy=files.PRIVATE_REMEDY,
-        ) from error  # fmt: skip
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from launchers import MULTI_WORKER, Hosts
 
 from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from harness.job_folder import hosts as resourceconfig
+from launch import multi_host
 from launch.base import settings
 from launch.coordination import sockets
 from launch.coordination.channel import FEWEST_SEATS
@@ -63,7 +64,7 @@ def door_port(folder: Path, config: dict[str, object], least: int = 0, **paramet
     """The port that this host's launcher chooses."""
     job = JobFolder(folder).config("resourceconfig", config).hyperparameters(**parameters)
     request = read_request({**job.environ, "DLC_TF_MULTI_WORKER_PORT": "8891"})
-    return reachability.probe_port(request, GroupRules(request.group_hosts, request.members, least=least))
+    return multi_host.probe_port(request, GroupRules(request.group_hosts, request.members, least=least))
 
 
 def test_the_door_is_at_any_port_or_at_the_only_one_that_the_strategy_needs(tmp_path: Path) -> None:

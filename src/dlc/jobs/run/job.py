@@ -5,12 +5,13 @@ Reads no more than which files and folders are there.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlc.core.environment import find_ca_bundle, user_path
+from dlc.core.environment import find_ca_bundle
 from dlc.core.errors import UsageError
 from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_size
 
@@ -162,7 +163,7 @@ def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: st
             **_read_strategy(options.distributed),
         },
         channels=_read_channels(options),
-        checkpoints=user_path(options.checkpoints).absolute() if options.checkpoints else None,
+        checkpoints=_absolute_path(options.checkpoints) if options.checkpoints else None,
         environment={GRACE: str(options.stop_seconds), **environment},
         secrets=secrets,
         authorities=find_ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
@@ -236,7 +237,7 @@ def _split_group(word: str, option: str, groups: Sequence[str]) -> tuple[str, st
 def _find_code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
     """Return the folder of --source, else the named files."""
     if options.source:
-        folder = user_path(options.source).absolute()
+        folder = _absolute_path(options.source)
         if not folder.is_dir():
             raise _usage_error("--source", "a folder", f"no folder {folder}")
         for program in [
@@ -246,13 +247,19 @@ def _find_code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
             _require_program(folder / program)
         return (folder,)
     named = [options.script, *(word.partition("=")[2] or word for word in options.programs)]
-    files = list(dict.fromkeys(user_path(word).absolute() for word in named))
+    files = list(dict.fromkeys(_absolute_path(word) for word in named))
     for file in files:
         _require_program(file)
     twice = sorted(file.name for file in files if sum(file.name == other.name for other in files) > 1)
     if twice:
         raise _usage_error("--program", "files with names of their own", f"two called {twice[0]}")
     return tuple(files)
+
+
+def _absolute_path(word: str) -> Path:
+    """Return the path from the root; `~` is a home folder."""
+    # Path.expanduser raises an error for a user who is not there.
+    return Path(os.path.expanduser(word)).absolute()  # noqa: PTH111
 
 
 def _require_program(file: Path) -> None:
@@ -264,7 +271,7 @@ def _require_program(file: Path) -> None:
 def _find_entry_point(word: str, options: Options) -> str:
     """Return an entry point's path in the code directory. Raises UsageError if it leads out of --source."""
     if not options.source:
-        return user_path(word).name
+        return _absolute_path(word).name
     path = Path(word)
     if path.is_absolute() or ".." in path.parts:
         raise _usage_error("--source", f"entry points as paths in {options.source}, which every host gets", word)
@@ -280,7 +287,7 @@ def _read_strategy(name: str) -> dict[str, str]:
 def _read_channels(options: Options) -> dict[str, Path]:
     found = {}
     for name, word in _read_pairs(options.channels, "--channel", "NAME=FOLDER").items():
-        folder = user_path(word).absolute()
+        folder = _absolute_path(word)
         if not re.fullmatch(_NAME, name):
             raise _usage_error("--channel", "a name of letters, digits, _ . and -", repr(name))
         if not word or not folder.is_dir():

@@ -20,7 +20,7 @@ from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run import lifecycle
-from dlc.jobs.run.containers import BASE, format_mount, make_commands
+from dlc.jobs.run.containers import BASE, JobCommands, format_mount, make_commands
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
 from dlc.jobs.run.lifecycle import (
@@ -62,9 +62,8 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
             # The cache cannot be written, or Ctrl-C came.
             remove_folders(job)
             raise
-        log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
         try:
-            stopped = _follow_job(JobContainers(engine, commands), log, states)
+            stopped = _follow_job(engine, commands, log, states)
             if not stopped or _any_started(states):
                 _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
         finally:
@@ -94,8 +93,12 @@ def _gather_results(
     log.say(_summarize(job, states, ended_by_itself=ended_by_itself))
 
 
-def _follow_job(hosts: JobContainers, log: HostLog, states: dict[str, ContainerState]) -> BaseException | None:
+def _follow_job(
+    engine: Engine, commands: JobCommands, log: HostLog, states: dict[str, ContainerState]
+) -> BaseException | None:
     """Follow the job from the network to the last host's end; return what stopped the job, if anything did."""
+    log.say(f"job {commands.job_id} starts on {', '.join(commands.containers)}")
+    hosts = JobContainers(engine, commands)
     job_run = JobRun(hosts, log)
     stopped: BaseException | None = None
     try:

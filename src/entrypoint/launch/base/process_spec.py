@@ -48,6 +48,10 @@ class Launch(NamedTuple):
     # Path to content: private files that the processes read
     files: Mapping[str, str] = {}
 
+    def with_decisions(self, *decisions: Decision) -> Launch:
+        """Return the same with these decisions before its own."""
+        return self._replace(decisions=(*decisions, *self.decisions))
+
 
 # Not in the package: a script's folder comes first on sys.path, and `signals` or `job` must not hide a user's module.
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "programs")

@@ -71,10 +71,12 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     """
     folder = folder or request.paths.code
     venv = job_venv(request.environ)
+    own_program = _own_program(request)
     programs = _entry_points(request, folder, venv)
     entry = programs[0][0]
     job = request.job._replace(program=entry.program)
     env = _process_environment(request._replace(job=job))
+    left_out = explain_left_out(env)
     installs = bool(pip_arguments(entry, folder))
     if installs:
         env.update(package_variables(env, venv, request.run_dir))
@@ -100,12 +102,12 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     decisions = (
         hosts,
-        *_own_program(request),
+        *own_program,
         *launch.decisions,
         *as_decisions(request.compiler),
         *keras,
         *keras_warning(launch.strategy, env, request.installed),
-        *explain_left_out(context.env),
+        *left_out,
         *explain_misspelt(request.environ),
     )
     launch = launch._replace(decisions=decisions)
@@ -181,14 +183,14 @@ def _default_variables(request: Request) -> dict[str, str]:
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
-        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or address_of(first, request.cluster, request.network),
-        "MASTER_PORT": request.environ.get("PET_MASTER_PORT")
-        or str(settings.port_of(request.environ, settings.MASTER_PORT)),
-        **network_variables(request.cluster, request.devices),
         **_compiler_variables(request),
         **framework_variables(request.installed, _job_region(request)),
         **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
         **(flight_recorder_variables(request.paths, request.run_dir) if request.records_collectives else {}),
+        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or address_of(first, request.cluster, request.network),
+        "MASTER_PORT": request.environ.get("PET_MASTER_PORT")
+        or str(settings.port_of(request.environ, settings.MASTER_PORT)),
+        **network_variables(request.cluster, request.devices),
     }
 
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 
 from launch.base import process_spec
-from launch.base.files import can_make_folder, make_private_folder
+from launch.base.errors import CANNOT_CREATE, LaunchError
+from launch.base.files import PRIVATE_REMEDY, can_make_folder, make_private_folder
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import EXECUTABLE, SHELL, EntryPoint, is_buildable
 from launch.plan.context import Context
@@ -83,15 +84,21 @@ def pip_installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
     return f"{own}/bin/python" if env["PATH"].startswith(f"{own}/bin:") else f"{venv}/bin/python"
 
 
-def make_own_folders(env: Mapping[str, str], venv: str, run_dir: str) -> None:
-    """Make the folders that these variables name, where they name any. Raises LaunchError, and OSError."""
+def make_own_folders(context: Context) -> None:
+    """Make the folders that the variables of the job's processes name, where they name any. Raises LaunchError."""
+    env, run_dir = context.env, context.run_dir
     home, own = f"{run_dir}/{HOME}", f"{run_dir}/{PACKAGES}"
-    if env.get("HOME") == home:
-        make_private_folder(run_dir)
-        os.makedirs(home, mode=0o700, exist_ok=True)
-    if env["PATH"].startswith(f"{own}/bin:"):
-        make_private_folder(run_dir)
-        _make_environment(own, venv)
+    try:
+        if env.get("HOME") == home:
+            make_private_folder(run_dir)
+            os.makedirs(home, mode=0o700, exist_ok=True)
+        if env["PATH"].startswith(f"{own}/bin:"):
+            make_private_folder(run_dir)
+            _make_environment(own, context.venv)
+    except OSError as error:
+        raise LaunchError(
+            CANNOT_CREATE, "cannot be made", where=run_dir, found=os.strerror(error.errno or 0), remedy=PRIVATE_REMEDY
+        ) from error
 
 
 def site_packages(venv: str) -> str:

@@ -15,7 +15,6 @@ from launch.job.hyperparameters import GROUPS, Job, read_job
 from launch.plan.compiler_choice import CompilerChoice, choose_compiler
 from launch.plan.frameworks import chief_name, find_installed
 from launch.plan.network import Network
-from launch.plan.strategies import tf_data_service
 from launch.plan.strategy import StrategyChoice, choose_strategy, requested_strategies
 
 TYPE_CHECKING = False
@@ -46,6 +45,11 @@ class Request(NamedTuple):
     def hosts(self) -> tuple[str, ...]:
         """Return the hosts of the distributed group in rank order; () if nothing is distributed."""
         return self.cluster.hosts_of(self.groups) if self.strategy else ()
+
+    @property
+    def connected_hosts(self) -> tuple[str, ...]:
+        """Return the hosts that connect to each other: the strategy's, of a plain job perhaps all."""
+        return self.hosts or self.group_hosts
 
     @property
     def run_dir(self) -> str:
@@ -120,7 +124,7 @@ def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: st
     cluster = discover.discover(environ, paths)
     stated = read_job(environ, paths, extra)
     job = _own_job(stated, cluster, environ)
-    cluster = tf_data_service.serving(cluster, job)
+    cluster = _with_servers(cluster, instance_groups.tf_data_group(job.group_programs))
     libraries = find_installed(job_venv(environ))
     distributed = bool(requested_strategies(job) or environ.get("DLC_STRATEGY"))
     groups = _job_groups(job, cluster, distributed)
@@ -146,6 +150,20 @@ def _own_job(job: Job, cluster: Cluster, environ: Mapping[str, str]) -> Job:
     names = [group.name for group in cluster.groups] or [cluster.current_group]
     instance_groups.check_group_names(job.group_programs, names, instance_groups.setting_name(environ))
     return job._replace(program=job.group_programs.get(cluster.current_group, job.program))
+
+
+def _with_servers(cluster: Cluster, group: str) -> Cluster:
+    """Return the cluster whose data hosts, those of `group`, are known to serve: they never end by themselves.
+
+    Raises LaunchError if no other host is left.
+    """
+    servers = (*cluster.servers, *(cluster.hosts_of((group,)) if group else ()))
+    if group and not set(cluster.hosts) - set(servers):
+        raise LaunchError(
+            CONFIG, "no host trains", where=f"{instance_groups.SWITCH}, or {instance_groups.PARAMETER}",
+            expected="a group whose program is a script", found=f"{shown(group)} with {instance_groups.TF_DATA} alone",
+        )  # fmt: skip
+    return cluster._replace(servers=servers)
 
 
 def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, str]) -> None:

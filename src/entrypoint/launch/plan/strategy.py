@@ -144,19 +144,18 @@ def plan_processes(context: Context, request: StrategyChoice | None) -> Launch:
     group = context.cluster.current_group
     if group == instance_groups.tf_data_group(context.job.group_programs):
         why = Decision("tf.data.service", f"{instance_groups.setting_name(context.environ)} for {group}")
-        return _with_decisions(tf_data_service.plan(context), why)
+        return tf_data_service.plan(context).with_decisions(why)
     if request is None:
         found = single.find_warnings(context.cluster, context.job, context.environ)
-        return _with_decisions(
-            single.plan(context), *(found or [Decision("one plain process", "no distribution was asked for")])
-        )
+        why = Decision("one plain process", "no distribution was asked for")
+        return single.plan(context).with_decisions(*(found or [why]))
     if context.cluster.current_host not in context.hosts and request.strategy != "ray":
-        return _with_decisions(single.plan(context), _why_outside(context))
+        return single.plan(context).with_decisions(_why_outside(context))
     by_name = request.strategy == "horovod" or BELOW_MPI in request.decisions
     if by_name or (request.strategy == "mpi" and frameworks.imports_horovod(context)):
         frameworks.require_gpus(context)
     launch = _load_strategy(request.strategy)(context)
-    return _with_decisions(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
+    return launch.with_decisions(Decision(f"strategy {request.strategy}", request.source), *request.decisions)
 
 
 def _why_outside(context: Context) -> Decision:
@@ -173,7 +172,3 @@ def _load_strategy(name: str) -> Callable[[Context], Launch]:
     module, _, function = {**STRATEGIES, **TASK}[name].partition(":")
     plan: Callable[[Context], Launch] = getattr(compat.load_module(module), function)
     return plan
-
-
-def _with_decisions(launch: Launch, *decisions: Decision) -> Launch:
-    return launch._replace(decisions=(*decisions, *launch.decisions))

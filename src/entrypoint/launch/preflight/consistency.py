@@ -32,9 +32,8 @@ def host_facts(request: Request) -> dict[str, Any]:
     """Return what the other hosts are to know of this one: JSON, small."""
     cluster = request.cluster
     strategy = request.strategy.strategy if request.strategy else ""
-    found = host_checks.check_host(request.devices, cluster, request.environ, is_distributed=bool(strategy))
     counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
-    return {
+    facts = {
         "image": request.environ.get(CONTENT_KEY, "")[:KEY_DIGITS],
         "hosts": _shorten_list(cluster.hosts),
         "groups": _shorten_list(
@@ -44,6 +43,10 @@ def host_facts(request: Request) -> dict[str, Any]:
         "distributed over": _shorten_list(request.hosts),
         "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
         "efa": request.devices.efa if counts_devices else None,
+    }
+    found = host_checks.check_host(request.devices, cluster, request.environ, is_distributed=bool(strategy))
+    return {
+        **facts,
         "traps": [*(str(finding) for finding in found if not finding.is_error), *own_name.describe_trouble()],
         "errors": [[finding.what, finding.remedy] for finding in found if finding.is_error],
     }

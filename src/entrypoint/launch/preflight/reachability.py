@@ -13,7 +13,6 @@ import threading
 import time
 
 from launch import signals
-from launch.base import settings
 from launch.base.errors import CONFIG, Failure, one_line
 from launch.coordination.channel import Channel, NotOfThisJobError
 from launch.coordination.sockets import probe_key, source_address
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launch.coordination.member import Member
-    from launch.coordination.membership import GroupRules
     from launch.plan.request import Request
 
 
@@ -46,20 +44,6 @@ LOOK = 0.005
 # Hosts that a message names, each with its address
 MOST_NAMED = 4
 REMEDY = "check the security group, network policy or firewall: the job's hosts need every port between them"
-# Strategies whose processes listen at one port that is known; what is let through may be no more than that.
-PORTS = {"tf_multi_worker": settings.TF_MULTI_WORKER_PORT, "tf_parameter_server": settings.TF_WORKER_PORT}
-
-
-def probe_port(request: Request, rules: GroupRules) -> int | None:
-    """Return the port of this host's probe listener, 0 for any; None if there is nobody to try it.
-
-    A host that comes late to an elastic job finds the probe listeners closed.
-    """
-    hosts = _connected_hosts(request)
-    if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
-        return None
-    strategy = request.strategy.strategy if request.strategy else ""
-    return settings.port_of(request.environ, PORTS[strategy]) if strategy in PORTS else 0
 
 
 def choose_targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
@@ -85,7 +69,7 @@ def check_reachability(request: Request, group: Member) -> None:
 
 def try_hosts(request: Request, group: Member) -> list[HostFinding]:
     """Return the hosts that this one cannot reach, as one finding: none if the job ends."""
-    own, hosts = request.cluster.current_host, _connected_hosts(request)
+    own, hosts = request.cluster.current_host, request.connected_hosts
     if group.probe_listener is None:
         return []
     known = ((host, group.facts.get(host, {})) for host in choose_targets(hosts, own))
@@ -182,8 +166,3 @@ def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) 
                 return str(message["host"])
             channel.flush()
     raise TimeoutError("it takes the connection and says nothing")
-
-
-def _connected_hosts(request: Request) -> tuple[str, ...]:
-    """Return the hosts that connect to each other: the strategy's, of a plain job perhaps all."""
-    return request.hosts or request.group_hosts

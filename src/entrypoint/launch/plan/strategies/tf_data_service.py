@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
-from launch.discovery.cluster import Cluster
 from launch.job import entry_point, instance_groups
 from launch.job.hyperparameters import Job
 from launch.plan.context import Context
@@ -15,21 +14,6 @@ from launch.plan.context import Context
 ROLE = "tf.data"
 WHERE = "DLC_TF_DATA_WORKERS"
 GROUP = "DLC_TF_DATA_GROUP"
-
-
-def serving(cluster: Cluster, job: Job) -> Cluster:
-    """Return the cluster whose data hosts are known to serve: they never end by themselves.
-
-    Raises LaunchError if no other host is left.
-    """
-    group = instance_groups.tf_data_group(job.group_programs)
-    servers = (*cluster.servers, *(cluster.hosts_of((group,)) if group else ()))
-    if group and not set(cluster.hosts) - set(servers):
-        raise LaunchError(
-            CONFIG, "no host trains", where=f"{instance_groups.SWITCH}, or {instance_groups.PARAMETER}",
-            expected="a group whose program is a script", found=f"{shown(group)} with {instance_groups.TF_DATA} alone",
-        )  # fmt: skip
-    return cluster._replace(servers=servers)
 
 
 def variables(job: Job) -> dict[str, str]:

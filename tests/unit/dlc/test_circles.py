@@ -9,7 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[3] / "src"
-ROOTS = {"dlc": SOURCES, "dlc_lint": SOURCES, "dlc_runtime": SOURCES, "launch": SOURCES / "entrypoint"}
+ROOTS = {
+    **dict.fromkeys(("dlc", "dlc_channel", "dlc_lint", "dlc_runtime"), SOURCES),
+    "launch": SOURCES / "entrypoint",
+}
 DOTTED = re.compile(rf"({'|'.join(ROOTS)})(\.(?!(?:py|pth)$)[a-z_]+)+")  # no name of a file
 LOGGER = "dlc.dataservice"  # a name of Python's logging, not of a module
 

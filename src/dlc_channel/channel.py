@@ -41,11 +41,17 @@ PROOF_SECONDS = 10.0
 # For unproved connections at a time; more where more hosts may come at once
 FEWEST_SEATS = 256
 REFUSED = b"refused"
-NO_TOKEN = "it does not hold the job's token"  # noqa: S105 - a message
 
 
 class NotOfThisJobError(Exception):
     """The other side does not hold the job's key, or speaks something else altogether."""
+
+
+class WrongProofError(NotOfThisJobError):
+    """It speaks as a host of the job does, and does not hold its key."""
+
+    def __init__(self) -> None:
+        super().__init__("it does not hold the job's token")
 
 
 class Channel:
@@ -128,7 +134,9 @@ class Channel:
         """
         if self._incoming:
             raise NotOfThisJobError("it says more than a handshake")
-        return bytes(self._outgoing)
+        unsent = bytes(self._outgoing)
+        self._outgoing.clear()
+        return unsent
 
     # The handshake
 
@@ -167,7 +175,7 @@ class Channel:
             self._outgoing += REFUSED + b"\n"
             with contextlib.suppress(OSError):
                 self.flush()
-            raise NotOfThisJobError(NO_TOKEN)
+            raise WrongProofError
         self._outgoing += self._prove(b"server") + b"\n"
         self._open()
 
@@ -182,7 +190,7 @@ class Channel:
     def _accept(self, line: bytes) -> None:
         """As the client, check the server's proof."""
         if not hmac.compare_digest(line, self._prove(b"server")):
-            raise NotOfThisJobError(NO_TOKEN)
+            raise WrongProofError
         self._open()
 
     def _open(self) -> None:

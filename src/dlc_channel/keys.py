@@ -64,11 +64,6 @@ def proof(key: bytes, *parts: bytes) -> bytes:
     return hmac.digest(key, b"".join(map(_with_length, parts)), "sha256")
 
 
-def is_proof(given: bytes, key: bytes, *parts: bytes) -> bool:
-    """Return whether it is the proof of these parts; how long that takes tells nothing of the right one."""
-    return hmac.compare_digest(given, proof(key, *parts))
-
-
 def _hash_parts(*parts: str) -> bytes:
     encoded = [_with_length(part.encode("utf-8", "surrogateescape")) for part in parts]
     return hashlib.sha256(b"dlc/2 job" + b"".join(encoded)).digest()

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from dlc_channel import keys
 from launch import signals
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
 from launch.base.files import make_private_folder
@@ -23,7 +24,6 @@ from launch.base.settings import (
     read_seconds,
 )
 from launch.coordination import rendezvous
-from launch.coordination.channel import KEY_REMEDY, is_guessable_key, job_key, purpose_key
 from launch.coordination.member import Member
 from launch.coordination.membership import GroupRules, MemberConfig, list_hosts
 from launch.coordination.sockets import require_free
@@ -49,6 +49,7 @@ JOIN_TIMEOUT = 900.0
 # Strategies below torchrun, whose rendezvous can be elastic
 ELASTIC = ("torchrun", "xla")
 
+KEY_REMEDY = "set DLC_JOB_TOKEN to the same random text on every host, such as the output of `openssl rand -hex 16`"
 # Where ranks meet on the first host; and what says that it is elsewhere.
 RENDEZVOUS_PORTS = {"torchrun": MASTER_PORT, "xla": MASTER_PORT, "horovod": HOROVOD_PORT}
 RENDEZVOUS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT")
@@ -69,7 +70,7 @@ def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     facts = consistency.host_facts(request)
     if request.starts_remotely:
         require_token(request.environ)
-    elif is_guessable_key(request.environ):
+    elif keys.is_guessable(request.environ):
         _say(f"the hosts know each other by their names alone, which is no secret; {KEY_REMEDY}")
     # Before the meeting: after it the other hosts start
     _check_rendezvous_port(request)
@@ -135,7 +136,7 @@ def _member_config(request: Request, rules: GroupRules) -> MemberConfig:
     return MemberConfig(
         cluster.current_host,
         rules,
-        job_key(environ, rules.hosts),
+        keys.job_key(environ, rules.hosts),
         port_of(environ, GROUP_PORT),
         read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
         cluster.network_interface,
@@ -197,8 +198,8 @@ def _network_of_group(request: Request, group: Member) -> Network:
         addresses={host: known[host] for host in nameless if host in known},
         sources=known,
         listen=listen,
-        secret=purpose_key(group.config.key, "ranks"),
-        data_token=purpose_key(group.config.key, "data"),
+        secret=keys.purpose_key(group.config.key, "ranks").hex(),
+        data_token=keys.data_token(group.config.key),
         program_files=group.config.program_files,
     )
 
@@ -226,7 +227,7 @@ def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure)
     with contextlib.suppress(LaunchError, OSError, signals.StopRequested):
         cluster = discover.discover(environ, paths)
         rules = _rules_or_all(environ, cluster.hosts)
-        key = job_key(environ, rules.hosts)
+        key = keys.job_key(environ, rules.hosts)
         port = port_of(environ, GROUP_PORT)
         config = MemberConfig(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
         if cluster.current_host in rules.hosts:
@@ -267,7 +268,7 @@ def _announce(group: Member, failure: Failure, longest: float) -> None:
 
 def require_token(environ: Mapping[str, str]) -> None:
     """Raise LaunchError if the job's key could be guessed."""
-    if is_guessable_key(environ):
+    if keys.is_guessable(environ):
         raise LaunchError(
             CONFIG,
             "MPI over several hosts lets one start programs on the others, and nothing secret tells this job's hosts"

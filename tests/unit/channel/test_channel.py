@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import itertools
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,43 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc_channel import channel as module
-from dlc_channel.channel import MOST_HANDSHAKE, READ_BYTES, Channel, NotOfThisJobError
+from dlc_channel.channel import MOST_HANDSHAKE, READ_BYTES, NotOfThisJobError
+from harness.channel_pair import HOST, KEY, Pair, record
 from harness.examples import examples
 
-KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+OTHER_KEY = b"o" * 32
 JSON = st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.lists(st.text()))
-HOST = "algo-2"
-
-
-class Pair:
-    """Two ends of a connection, and the wire in between at hand."""
-
-    def __init__(self, server_key: bytes = KEY, client_key: bytes = KEY, purpose: str = "group", host: str = HOST):
-        self.sockets = socket.socketpair()
-        self.server = Channel(self.sockets[0], server_key, "group", is_server=True)
-        self.client = Channel(self.sockets[1], client_key, purpose, is_server=False, host=host)
-
-    def shake_hands(self) -> None:
-        self.server.flush()
-        assert self.client.receive() == []
-        assert not self.client.is_open
-        assert self.server.receive() == []
-        assert self.client.receive() == []
-
-    def play(self, sent: bytes) -> list[Any]:
-        """What the server takes from these bytes of somebody in the client's place."""
-        self.sockets[1].send(sent)
-        return self.server.receive()
-
-    def close(self) -> None:
-        for sock in self.sockets:
-            sock.close()
-
-    def __enter__(self) -> Pair:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @pytest.fixture
@@ -173,22 +141,6 @@ def test_who_holds_the_key_is_bounded_too() -> None:
     pair.close()
 
 
-def record(count: int = 3) -> tuple[Pair, bytes, list[bytes]]:
-    """A pair whose client has sent its line of the handshake, and so many lines; none has come to the server."""
-    pair = Pair()
-    pair.server.flush()
-    pair.client.receive()
-    hello = pair.sockets[0].recv(1 << 16)
-    pair.sockets[1].setblocking(False)
-    pair.client._open()  # as the server's proof does, which changes none of its words
-    lines = []
-    for number in range(count):
-        pair.client.send({"kind": "done", "number": number})
-        lines.append(bytes(pair.client._outgoing))
-        pair.client._outgoing.clear()
-    return pair, hello, lines
-
-
 def play_lines(pair: Pair, sent: bytes, heard: list[Any]) -> None:
     """Send each line by itself, and one more in case that the end of the last one was changed."""
     for line in [*sent.splitlines(keepends=True), b"\n"]:
@@ -219,7 +171,7 @@ def lead_through(pair: Pair, changed: int) -> None:
     greeting = bytearray(pair.sockets[1].recv(1 << 16))
     if changed < len(greeting):
         greeting[changed] ^= 1
-        greeting += b"\n"
+        greeting += b"" if greeting.endswith(b"\n") else b"\n"
     pair.client._incoming += greeting
     pair.client._shake_hands()
     pair.client.flush()

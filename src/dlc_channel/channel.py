@@ -63,7 +63,7 @@ class Channel:
     def __init__(
         self, sock: Socket, key: bytes, purpose: str, is_server: bool, host: str = "", most_line: int = 1 << 20
     ) -> None:
-        """`host` is what a client calls itself; `most_line` bounds a line of JSON once the other side is proved."""
+        """Take what a client calls itself, and how long a line may be once the other side has proved itself."""
         sock.setblocking(False)
         self.socket: Any = sock
         self.heard_at = self.opened_at = time.monotonic()
@@ -164,7 +164,7 @@ class Channel:
             raise NotOfThisJobError(f"it says {bytes(self._incoming[:40])!r}, expected {self._greeting.decode()}NONCE")
 
     def _welcome(self, line: bytes) -> None:
-        """As the server, check the client's proof and give one."""
+        """Check the client's proof and give the server's."""
         words = line[len(self._greeting) :].split(b" ")
         if len(words) != 3 or len(words[0]) != len(self._nonce):
             raise NotOfThisJobError(f"it says {line[:40]!r}, expected a nonce, a host and a proof")
@@ -180,7 +180,7 @@ class Channel:
         self._open()
 
     def _answer(self, line: bytes) -> None:
-        """As the client, prove to whoever has greeted: the proof is of no use to anybody else."""
+        """Give the client's proof to whoever has greeted: it is of no use to anybody else."""
         nonce = line[len(self._greeting) :]
         if len(nonce) != len(self._nonce):
             raise NotOfThisJobError(f"it says {line[:40]!r}, expected a nonce")
@@ -188,7 +188,7 @@ class Channel:
         self._outgoing += b"%s%s %s %s\n" % (self._greeting, self._nonce, self._host, self._prove(b"client"))
 
     def _accept(self, line: bytes) -> None:
-        """As the client, check the server's proof."""
+        """Check the server's proof."""
         if not hmac.compare_digest(line, self._prove(b"server")):
             raise WrongProofError
         self._open()

@@ -7,14 +7,7 @@ import json
 import pytest
 
 from launch.base.errors import FAILED, HUNG, STOPPED, UNAVAILABLE, Failure
-from launch.coordination.membership import (
-    LONGEST_TEXT,
-    GroupEnd,
-    GroupRules,
-    Membership,
-    end_of,
-    list_hosts,
-)
+from launch.coordination.membership import LONGEST_TEXT, GroupEnd, GroupRules, Membership, end_of, list_hosts
 
 HOSTS = ("data-1", "dnn-1", "dnn-2")
 BROKEN = GroupEnd(False, 7, "dnn-2", "worker rank 1 on dnn-2 exited with code 7")

@@ -96,7 +96,7 @@ print(json.dumps([seconds, percent]))
 FOLLOW = """
 import os, select, socket, sys, time
 sys.path.insert(0, sys.argv[1])
-from launch.coordination.channel import Channel
+from launch.coordination.sockets import group_channel
 from launch.coordination.failure_detector import beat_interval
 port, count = map(int, sys.argv[2:])
 facts = {"image": "x" * 64, "hosts": "x" * 12, "traps": ["a line that says what is wrong"] * 3}
@@ -108,8 +108,8 @@ for number in range(1, count):
             break
         except OSError:
             time.sleep(0.02)
-    channel = Channel(sock, b"key", is_server=False)
     host = f"10.0.{number // 250}.{number % 250}"
+    channel = group_channel(sock, b"key", False, host)
     own = {**facts, "ssh key": os.urandom(40).hex()}
     channel.send({"kind": "join", "host": host, "instance": "i", "hub": "", "facts": own})
     channel.flush()

@@ -25,6 +25,7 @@ TESTS = {
     # What several packages use
     "src/dlc_runtime/": ("tests/unit/runtime",),
     "src/entrypoint/": ("tests/unit/entrypoint",),
+    "src/dlc_channel/": ("tests/unit/channel",),
     "src/": (UNIT,),
     "buildspec/": ("tests/unit/dlc",),
     "docker/": ("tests/unit/dlc",),

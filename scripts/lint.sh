@@ -7,6 +7,7 @@ PATH=$(pwd)/.venv/bin:$PATH
 ruff check .
 ruff format --check .
 mypy src/dlc
+mypy --python-version 3.10 src/dlc_channel
 mypy --python-version 3.10 src/entrypoint
 mypy --python-version 3.10 src/dlc_runtime
 mypy --python-version 3.10 src/dlc_lint

@@ -24,7 +24,9 @@ BOUND = 1.0  # seconds for one connection
 MOST_HELD = 600  # connections at a time, more than a job seats
 SLOW = 0.05  # seconds between two bytes
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with RST
-GREETING = b"dlc-group/1 "
+GREETING = b"dlc/2 group "
+NONCE = b"a" * 64
+PURPOSES = ("group", "probe", "exec", "batch", "lease")
 
 
 @dataclass(frozen=True)
@@ -62,16 +64,17 @@ def garbage(target: Target) -> Iterator[None]:
         b"PUT /0/0 HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
         b"PUT /0/0 HTTP/1.1\r\nContent-Length: 10\r\n\r\n1",
         GREETING + b"x" * 200_000,
-        GREETING + b"a" * 32 + b"\n" + b"b" * 64 + b" " + deep + b"\n",
-        GREETING + b"a" * 32 + b"\n" + b"b" * 64 + b" " + b"9" * 10_000 + b"\n",
-        GREETING + b"a" * 32 + b"\n" + b"\xff" * 64 + b" {}\n",
+        GREETING + NONCE + b"\n" + b"b" * 64 + b" " + deep + b"\n",
+        GREETING + NONCE + b" algo-2 " + b"b" * 64 + b"\n" + b"b" * 64 + b" " + b"9" * 10_000 + b"\n",
+        GREETING + NONCE + b" algo-2 " + b"\xff" * 64 + b"\n",
+        GREETING + NONCE + b" " + b"\xff" * 500 + b"\n",
     )):  # fmt: skip
         target.send(data)
         yield
 
 
-def false_mac(target: Target) -> Iterator[None]:
-    """A greeting as it is wanted, and a line that claims to be a host of the job."""
+def false_proof(target: Target) -> Iterator[None]:
+    """A handshake as it is wanted for each purpose, of somebody who claims to be a host of the job, and a line."""
     join: dict[str, object] = {
         "kind": "join",
         "host": target.host,
@@ -80,11 +83,25 @@ def false_mac(target: Target) -> Iterator[None]:
         "facts": {},
         "life sign": None,
     }
-    for kind in itertools.cycle(("join", "end", "stopping", "bye", "done")):
-        claim = json.dumps({**join, "kind": kind}).encode()
-        target.send(
-            GREETING + os.urandom(16).hex().encode() + b"\n" + os.urandom(32).hex().encode() + b" " + claim + b"\n"
-        )
+    for purpose, kind in itertools.cycle(itertools.product(PURPOSES, ("join", "end", "stopping", "bye", "done"))):
+        proof, mac, claim = os.urandom(32).hex(), os.urandom(32).hex(), json.dumps({**join, "kind": kind})
+        words = f"dlc/2 {purpose} {os.urandom(32).hex()} {target.host} {proof}\n{mac} {claim}\n"
+        target.send(words.encode())
+        yield
+
+
+def reflection(target: Target) -> Iterator[None]:
+    """What the other side itself has said, as a greeting, as a proof and as a line."""
+    while True:
+        with target.connect() as sock:
+            sock.settimeout(0.2)
+            greeting = sock.recv(1 << 10)
+            words = greeting.split()
+            nonce = words[2] if len(words) == 3 else NONCE
+            sock.sendall(greeting or GREETING + NONCE + b"\n")
+            while sock.recv(1 << 10):
+                pass
+        target.send(b" ".join((*words[:2], nonce, target.host.encode(), nonce)) + b"\n")
         yield
 
 
@@ -101,7 +118,7 @@ def flood(target: Target) -> Iterator[None]:
 
 def slow_bytes(target: Target) -> Iterator[None]:
     """A greeting that takes minutes, on several connections at once."""
-    text = GREETING + b"a" * 32
+    text = GREETING + NONCE
     for position in itertools.cycle(range(len(text))):
         if position == 0:
             socks = [target.connect() for _ in range(20)]
@@ -129,7 +146,8 @@ def replay(target: Target) -> Iterator[None]:
 
 ATTACKS: dict[str, Callable[[Target], Iterator[None]]] = {
     "garbage": garbage,
-    "false MACs": false_mac,
+    "false proofs": false_proof,
+    "reflection": reflection,
     "a flood": flood,
     "slow bytes": slow_bytes,
     "resets": resets,

@@ -76,7 +76,7 @@ def test_a_job_of_two_hosts_trains_under_attack(tmp_path: Path, recorded: str, a
 def test_a_stranger_that_claims_to_be_the_missing_host_for_long_ends_nothing(tmp_path: Path) -> None:
     with Job(tmp_path, HOSTS, timeout=HANG_BOUND) as job:
         leader = job.start(HOSTS[0], UNTIL_GO)
-        with Crowd("false MACs", attacked_ports(leader, 1), HOSTS[1]) as crowd:
+        with Crowd("false proofs", attacked_ports(leader, 1), HOSTS[1]) as crowd:
             time.sleep(LONG)
             crowd.wait_for(TRIES)
             other = job.start(HOSTS[1], UNTIL_GO)
@@ -90,7 +90,7 @@ def test_an_elastic_job_that_runs_hears_no_stranger(tmp_path: Path) -> None:
     with Job(tmp_path, HOSTS, rules={"least": 1}) as job:
         leader = job.start(HOSTS[0], UNTIL_GO)
         wait_until_running(tmp_path, 1)
-        with Crowd("false MACs", attacked_ports(leader, 1), HOSTS[1]) as crowd:
+        with Crowd("false proofs", attacked_ports(leader, 1), HOSTS[1]) as crowd:
             time.sleep(LONG)
             crowd.wait_for(TRIES)
             assert leader.process.poll() is None

@@ -83,6 +83,7 @@ TEXTS = {
     **{f"docker/debian/{suite}/versions.txt": "libc6=2.36-9\n" for suite in ("bullseye", "bookworm", "trixie")},
     "src/entrypoint/launcher.py": "print('launched')\n",
     "src/dlc_runtime/__init__.py": "",
+    "src/dlc_channel/__init__.py": "",
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlc.core.errors import SpecError, UsageError
 
-FOLDERS = ("buildspec", "docker", "src/entrypoint", "src/dlc_runtime")
+FOLDERS = ("buildspec", "docker", "src/entrypoint", "src/dlc_runtime", "src/dlc_channel")
 SIGN = Path("buildspec/defaults.yml")
 # The checkout that holds this file, if any does.
 OWN = Path(__file__).absolute().parents[3]

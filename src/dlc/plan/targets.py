@@ -20,6 +20,7 @@ SHARED = "docker/base/Dockerfile"
 SCRIPTS = Repo("docker/scripts")
 ENTRYPOINT = Repo("src/entrypoint")
 RUNTIME = Repo("src/dlc_runtime")
+CHANNEL = Repo("src/dlc_channel")
 UV = Host("uv", version("uv"))
 WHEELS = Host("wheels")
 # What a step needs of the target `tools` to run in a layer that begins from nothing.
@@ -36,7 +37,7 @@ OFFERED = {
     "cuda": (*TOOLS_TAKE, "wheels"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
-OURS = ("entrypoint", "runtime")
+OURS = ("entrypoint", "runtime", "channel")
 IMAGE = (*BASE, "OS_PACKAGES", *OURS, "efa-software", "EFA_VERSION", "EFA_PACKAGES", "cuda-compat", "CUDA_MAJOR")
 CUDA_IMAGE = (*IMAGE, "CUDA_REQUIRED")
 
@@ -179,6 +180,7 @@ def _make_contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, 
         "debian": Repo(suites.versions_folder(variant.suite)),
         "entrypoint": ENTRYPOINT,
         "runtime": RUNTIME,
+        "channel": CHANNEL,
         "ca": Host("ca"),
         "uv": UV,
         "wheels": WHEELS,

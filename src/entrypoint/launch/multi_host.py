@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from dlc_channel import keys
 from launch import signals
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
 from launch.base.files import make_private_folder
@@ -25,7 +26,6 @@ from launch.base.settings import (
     read_seconds,
 )
 from launch.coordination import rendezvous
-from launch.coordination.channel import KEY_REMEDY, is_guessable_key, job_key, purpose_key
 from launch.coordination.member import Member
 from launch.coordination.membership import GroupRules, MemberConfig, list_hosts
 from launch.coordination.sockets import require_free
@@ -51,6 +51,7 @@ JOIN_TIMEOUT = 900.0
 # Strategies below torchrun, whose rendezvous can be elastic
 ELASTIC = ("torchrun", "xla")
 
+KEY_REMEDY = "set DLC_JOB_TOKEN to the same random text on every host, such as the output of `openssl rand -hex 16`"
 # Where ranks meet on the first host; and what says that it is elsewhere.
 RENDEZVOUS_PORTS = {"torchrun": MASTER_PORT, "xla": MASTER_PORT, "horovod": HOROVOD_PORT}
 RENDEZVOUS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT")
@@ -72,7 +73,7 @@ def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
         raise ValueError("no group")
     if request.starts_remotely:
         require_token(request.environ)
-    elif is_guessable_key(request.environ):
+    elif keys.is_guessable(request.environ):
         _say(f"the hosts know each other by their names alone, which is no secret; {KEY_REMEDY}")
     # Before the meeting: after it the other hosts start
     _check_rendezvous_port(request)
@@ -135,7 +136,7 @@ def _join_hosts(request: Request, rules: GroupRules) -> Member:
     environ, cluster = request.environ, request.cluster
     own = (cluster.network_interface, probe_port(request, rules), _program_files(request, rules))
     port, heartbeat = port_of(environ, GROUP_PORT), read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT)
-    config = MemberConfig(cluster.current_host, rules, job_key(environ, rules.hosts), port, heartbeat, *own)
+    config = MemberConfig(cluster.current_host, rules, keys.job_key(environ, rules.hosts), port, heartbeat, *own)
     timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
     return rendezvous.join(config, consistency.host_facts(request), timeout)
 
@@ -205,8 +206,8 @@ def _network_of_group(request: Request, group: Member) -> Network:
         addresses={host: known[host] for host in nameless if host in known},
         sources=known,
         listen=listen,
-        secret=purpose_key(group.config.key, "ranks"),
-        data_token=purpose_key(group.config.key, "data"),
+        secret=keys.purpose_key(group.config.key, "ranks").hex(),
+        data_token=keys.data_token(group.config.key),
         program_files=group.config.program_files,
     )
 
@@ -230,7 +231,7 @@ def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure)
     with contextlib.suppress(LaunchError, OSError, signals.StopRequested):
         cluster = discover.discover(environ, paths)
         rules = _rules_or_all(environ, cluster.hosts)
-        key = job_key(environ, rules.hosts)
+        key = keys.job_key(environ, rules.hosts)
         port = port_of(environ, GROUP_PORT)
         config = MemberConfig(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
         if cluster.current_host in rules.hosts:
@@ -271,7 +272,7 @@ def _announce(group: Member, failure: Failure, longest: float) -> None:
 
 def require_token(environ: Mapping[str, str]) -> None:
     """Raise LaunchError if the job's key could be guessed."""
-    if is_guessable_key(environ):
+    if keys.is_guessable(environ):
         raise LaunchError(
             CONFIG,
             "MPI over several hosts lets one start programs on the others, and nothing secret tells this job's hosts"

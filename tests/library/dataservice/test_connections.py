@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -13,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlc_channel.channel import Channel, NotOfThisJobError
 from dlc_runtime.dataservice.client.buffers import BufferPool
+from dlc_runtime.dataservice.client.lease_server import open_channel
 from dlc_runtime.dataservice.client.worker_connection import Arrival, RemoteFailure, WorkerConnection
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
 from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, ConsumerConnection
-from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization
-from dlc_runtime.dataservice.wire.channel import Channel
+from dlc_runtime.dataservice.wire import addresses, frames, serialization
 from harness.examples import examples
 
 TOKEN = b"a token"
@@ -54,17 +57,18 @@ def test_a_stranger_at_a_workers_port_is_refused_whatever_it_says(data: bytes) -
         fed(data, ConsumerConnection.receive)
 
 
-def opened() -> tuple[socket.socket, ConsumerConnection, bytes]:
-    """A consumer that proved itself: its socket, the worker's connection and what begins the stream."""
+def opened() -> tuple[socket.socket, ConsumerConnection]:
+    """A consumer that proved itself: its socket, and the worker's connection."""
     consumer, own = pair()
     connection = ConsumerConnection(own, TOKEN)
-    hello = consumer.recv(channel.HELLO_BYTES, socket.MSG_WAITALL)
-    consumer.sendall(channel.answer(hello, TOKEN, channel.new_nonce()))
-    own.setblocking(True)
-    connection.receive()
-    own.setblocking(False)
+    proving = Channel(consumer, TOKEN, "batch", is_server=False)
+    while not proving.is_open:
+        connection.transfer(selectors.EVENT_READ | selectors.EVENT_WRITE)
+        proving.receive()
     assert connection.is_authenticated
-    return consumer, connection, consumer.recv(channel.PROOF_BYTES, socket.MSG_WAITALL)
+    assert proving.detach() == b""
+    consumer.setblocking(True)
+    return consumer, connection
 
 
 def until_it_ends(step: Callable[[], Any]) -> None:
@@ -74,7 +78,7 @@ def until_it_ends(step: Callable[[], Any]) -> None:
 
 
 def test_questions_may_come_in_pieces_and_garbage_after_them_is_refused() -> None:
-    consumer, connection, _ = opened()
+    consumer, connection = opened()
     text = frames.BatchRequest(1, 2).packed() + frames.BatchRequest(1, 3).packed()
     connection.sock.setblocking(True)
     for at in range(0, len(text), 5):
@@ -89,7 +93,7 @@ def test_questions_may_come_in_pieces_and_garbage_after_them_is_refused() -> Non
 
 
 def test_more_questions_than_a_consumer_may_have_open_are_refused() -> None:
-    consumer, connection, _ = opened()
+    consumer, connection = opened()
     many = frames.BatchRequest(0, 0).packed() * (MOST_REQUESTS + 1)
     sender = threading.Thread(target=consumer.sendall, args=(many,))
     sender.start()
@@ -102,7 +106,7 @@ def test_more_questions_than_a_consumer_may_have_open_are_refused() -> None:
 
 
 def test_a_consumer_that_reads_slowly_holds_one_batch_at_the_worker_and_gets_it_whole() -> None:
-    consumer, connection, _ = opened()
+    consumer, connection = opened()
     data = bytes(range(256)) * 100_000
     packed = serialization.pack([data])
     connection.send_batch(frames.BatchRequest(0, 5), packed)
@@ -131,13 +135,14 @@ class Far:
             raise
 
     def greet(self, own_token: bytes) -> None:
-        own = channel.new_nonce()
-        self.sock.sendall(channel.hello(own))
+        proving = Channel(self.sock, own_token, "batch", is_server=True)
         self.link.flush()
-        self.arrived()
-        answer = self.sock.recv(channel.ANSWER_BYTES, socket.MSG_WAITALL)
-        self.sock.sendall(channel.proof(own_token, b"server", own, answer[len(channel.MAGIC) :][: channel.NONCE_BYTES]))
-        self.arrived()
+        while not self.link.is_open:
+            proving.flush()
+            self.arrived()
+            with contextlib.suppress(NotOfThisJobError):
+                proving.receive()
+        self.sock.setblocking(True)
 
     def arrived(self) -> list[Arrival]:
         """What the next bytes bring."""
@@ -202,7 +207,7 @@ def test_an_error_frame_is_what_the_worker_told() -> None:
 
 def test_lines_cross_whole_and_only_between_those_that_hold_the_token() -> None:
     one, other = pair()
-    server, client = Channel(one, TOKEN, is_server=True), Channel(other, TOKEN, is_server=False)
+    server, client = open_channel(one, TOKEN, is_server=True), open_channel(other, TOKEN, is_server=False)
     long = {"done": list(range(30_000))}
     client.send(long)
     got: list[Any] = []

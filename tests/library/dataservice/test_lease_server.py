@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from dlc_channel.channel import PROOF_SECONDS
 from dlc_runtime.dataservice.client import lease_server as module
-from dlc_runtime.dataservice.client.lease_server import LeaseServer
+from dlc_runtime.dataservice.client.lease_server import LeaseServer, open_channel
 from dlc_runtime.dataservice.wire import addresses
-from dlc_runtime.dataservice.wire.channel import Channel
 
 HANGS = 60.0  # seconds; only a bound
 STEP = 0.5  # seconds of the server's clock from one look to the next: less than it takes for a time of its own halt
@@ -30,7 +30,7 @@ class Voice:
     def __init__(self, port: int, rank: int) -> None:
         self.rank = rank
         self.heard: list[dict[str, Any]] = []
-        self.lines = Channel(socket.create_connection(("127.0.0.1", port), timeout=HANGS), TOKEN, is_server=False)
+        self.lines = open_channel(socket.create_connection(("127.0.0.1", port), timeout=HANGS), TOKEN, is_server=False)
         ends = time.monotonic() + HANGS
         while not self.lines.is_open:
             assert time.monotonic() < ends, "no greeting"
@@ -46,7 +46,7 @@ class Voice:
 
     def listen(self, seconds: float) -> None:
         self.lines.flush()
-        if select.select([self.lines.sock], [], [], seconds)[0]:
+        if select.select([self.lines.socket], [], [], seconds)[0]:
             self.heard += self.lines.receive()
 
     def hear(self, number: int, word: str) -> Any:
@@ -130,7 +130,7 @@ class LeaseServers:
 
     def close(self) -> None:
         for voice in self.voices:
-            voice.lines.sock.close()
+            voice.lines.socket.close()
         for server in self.running:
             server.close()
 
@@ -260,7 +260,7 @@ def test_the_epoch_after_a_rank_was_lost_begins_without_it_where_the_others_take
     one.join(1)
     assert zero.hear(1, "ids")
     zero.say(1, leave=True)
-    one.lines.sock.close()
+    one.lines.socket.close()
     zero.join(2, more=6, epoch=1)
     servers.beat_until(zero, 2, lambda: [told for told in zero.heard if told["round"] == 2 and "ids" in told])
     assert zero.hear(2, "ids") == [*range(6)]
@@ -311,15 +311,17 @@ def test_a_rank_between_epochs_hears_that_the_keeper_is_there(servers: LeaseServ
 def test_a_time_in_which_rank_zero_stood_still_is_not_taken_off_a_strangers_handshake(servers: LeaseServers) -> None:
     server = servers.stopped(lost_after=HANGS)
     pair = socket.socketpair()
-    stranger = Channel(pair[0], TOKEN, is_server=True)
-    fd = stranger.sock.fileno()
-    server._channels[fd], server._pending[fd] = stranger, servers.clock.now + module.HANDSHAKE_SECONDS
+    stranger = open_channel(pair[0], TOKEN, is_server=True)
+    stranger.opened_at = servers.clock.now
+    fd = stranger.fileno()
+    server._channels[fd] = stranger
+    assert server._pending.add(stranger, "127.0.0.1") is None
     dropped: list[int] = []
     server._drop = dropped.append  # type: ignore[assignment]
     wakes = servers.clock.now + 3600.0
     server._tick(wakes)
     assert not dropped
-    for passed in range(2 * int(module.HANDSHAKE_SECONDS) + 3):
+    for passed in range(2 * int(PROOF_SECONDS) + 3):
         server._tick(wakes + passed / 2)
     assert fd in dropped
     for end in pair:

@@ -27,7 +27,7 @@ sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
 from launch.coordination import rendezvous
-from launch.coordination.channel import job_key
+from dlc_channel.keys import job_key
 from launch.coordination.membership import GroupRules, MemberConfig
 from launch.supervision.supervisor import supervise
 from launch.supervision.settings import Settings

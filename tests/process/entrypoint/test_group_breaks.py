@@ -16,10 +16,11 @@ from hosts import LEADER, Job
 from relay import Relay
 from supervised import HANG_BOUND, wait_until
 
+from dlc_channel.channel import FEWEST_SEATS
+from dlc_channel.keys import job_key
 from harness.ports import free_port
 from launch import multi_host, signals
 from launch.base.errors import SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
-from launch.coordination.channel import FEWEST_SEATS, job_key
 from launch.coordination.coordinator import Coordinator
 from launch.coordination.member import Member
 from launch.coordination.membership import GroupRules, MemberConfig

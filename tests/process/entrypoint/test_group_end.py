@@ -15,12 +15,12 @@ from hosts import LEADER, Job
 from supervised import HANG_BOUND, is_armed, wait_until
 from test_stops import STARTER
 
+from dlc_channel.keys import job_key
 from harness.ports import free_port
 from launch import signals
 from launch.base import process_spec
 from launch.base.errors import UNAVAILABLE, LaunchError
 from launch.coordination import rendezvous
-from launch.coordination.channel import job_key
 from launch.coordination.member import Member
 from launch.coordination.membership import GroupRules, MemberConfig
 
@@ -233,7 +233,7 @@ def test_strangers_end_nothing(tmp_path: Path) -> None:
         source = f"open('running-{{}}', 'w')\n{UNTIL_GO}"
         hosts = [job.start(host, source.format(number)) for number, host in enumerate(HOSTS[:2])]
         wait_until_running(tmp_path, 2)
-        for sent in (b"", b"GET / HTTP/1.0\r\n\r\n", b"dlc-group/1 00\n0 {}\n", os.urandom(5000), b'{"kind": "end"}\n'):
+        for sent in (b"", b"GET / HTTP/1.0\r\n\r\n", b"dlc/2 group 00\n0 {}\n", os.urandom(5000), b'{"kind": "end"}\n'):
             with socket.create_connection((LEADER, job.join["port"]), 10) as stray:
                 stray.sendall(sent)
         other_job = Job(tmp_path, HOSTS[:2], port=job.join["port"], timeout=0.5, constants=LEAVES_SOON)

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from launchers import MULTI_WORKER, Hosts
 
+from dlc_channel.channel import FEWEST_SEATS
 from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from harness.job_folder import hosts as resourceconfig
 from launch import multi_host
 from launch.base import settings
 from launch.coordination import sockets
-from launch.coordination.channel import FEWEST_SEATS
 from launch.coordination.membership import GroupRules
 from launch.coordination.sockets import ProbeListener, open_probe_listener
 from launch.plan.request import read_request
@@ -115,7 +115,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tried(port: int, host: str = THERE, came_from: str = THERE) -> Probe:
     """A try from HERE, finished."""
-    one = Probe(HERE, host, {"door": port, "address": came_from}, sockets.probe_key(KEY))
+    one = Probe(HERE, host, {"door": port, "address": came_from}, KEY)
     one.start()
     one.join(30)
     assert not one.is_alive()
@@ -206,7 +206,7 @@ def test_strangers_in_numbers_keep_no_host_from_its_answer(opened: Callable[...,
 def test_a_closed_door_leaves_no_listener_and_no_connection(opened: Callable[..., ProbeListener]) -> None:
     closed = opened(THERE)
     with socket.create_connection((THERE, closed.port), 10) as caller:
-        assert caller.recv(100).startswith(b"dlc-group/1 ")
+        assert caller.recv(100).startswith(b"dlc/2 probe ")
         closed.close()
         assert caller.recv(100) == b""
         with pytest.raises(ConnectionRefusedError):

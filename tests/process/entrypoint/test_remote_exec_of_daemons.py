@@ -19,7 +19,6 @@ from supervised import HANG_BOUND
 from harness.ports import free_port
 from launch.base import process_spec
 from launch.coordination import remote_exec
-from launch.coordination.channel import Channel
 from launch.coordination.remote_exec import ExecSite
 
 OTHER = "127.0.0.1"  # as mpirun calls the other host
@@ -119,7 +118,7 @@ def test_a_host_is_reached_by_its_address_where_the_resolver_does_not_answer(pai
 def test_a_host_that_stood_still_during_the_handshake_is_asked_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_exec, "PROOF_BOUND", 0.2)
+    monkeypatch.setattr(remote_exec, "PROOF_SECONDS", 0.2)
     codes: list[int] = []
     site = ExecSite("secret", pair.port, (OTHER,))
     with socket.create_server((OTHER, pair.port)) as listener:
@@ -166,8 +165,10 @@ def test_what_the_leader_said_to_one_host_starts_nothing_when_it_is_played_again
     pair.daemon(f"echo x >> {pair.folder}/entered")
     pair.serve()
     with pair.connect() as listener:  # a leader's words, recorded
-        channel = Channel(listener, ExecSite("secret", 1).key, is_server=False)
-        channel._greeted(b"dlc-group/1 " + b"0" * 32)  # the nonce of another session
+        channel = ExecSite("secret", 1).open_channel(listener, is_server=False)
+        channel._incoming += b"dlc/2 exec " + b"0" * 64 + b"\n"  # the nonce of another session
+        channel._shake_hands()
+        channel._open()
         channel.send({"kind": "start", "command": "orted"})
         channel.flush()
         channel.socket.settimeout(HANG_BOUND)
@@ -199,7 +200,7 @@ def test_only_the_leaders_address_is_let_in(pair: Pair) -> None:
     with pair.connect() as stranger:
         assert stranger.recv(100) == b""
     with socket.create_connection((OTHER, pair.port), HANG_BOUND, source_address=("127.0.0.2", 0)) as leader:
-        assert leader.recv(100).startswith(b"dlc-group/1 ")
+        assert leader.recv(100).startswith(b"dlc/2 exec ")
 
 
 def test_a_leader_that_met_the_group_over_ipv6_may_come_over_ipv4(pair: Pair) -> None:
@@ -265,11 +266,11 @@ def test_whoever_listens_there_without_the_key_is_told_nothing(pair: Pair) -> No
         agent = pair.agent()
         connection, _ = server.accept()
         with connection:
-            connection.sendall(b"dlc-group/1 " + b"0" * 32 + b"\n")
+            connection.sendall(b"dlc/2 exec " + b"0" * 64 + b"\n")
             heard = b""
-            while heard.count(b"\n") < 2:
+            while heard.count(b"\n") < 1:
                 heard += connection.recv(1 << 16)
-            connection.sendall(b"0" * 64 + b' {"kind":"hello"}\n')
+            connection.sendall(b"0" * 64 + b"\n" + b"0" * 64 + b' {"kind":"end","code":0}\n')
             with contextlib.suppress(ConnectionResetError):
                 while data := connection.recv(1 << 16):
                     heard += data

@@ -85,6 +85,7 @@ NOT_FOR_ONE_HOST = {
     *("typing", "importlib", "warnings"),
     *("socket", "selectors", "subprocess", "threading", "shutil", "tempfile", "hashlib", "hmac", "secrets"),
     *(
+        "dlc_channel",
         "launch.multi_host",
         "launch.coordination.rendezvous",
         "launch.supervision.failure_cause",
@@ -263,7 +264,7 @@ def test_serving_strangers_imports_nothing_later(job: JobFolder) -> None:
     source = (
         f"import sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
         "import launch.coordination.coordinator\n"
-        "from launch.coordination.channel import PendingConnections\n"
+        "from dlc_channel.channel import PendingConnections\n"
         "known = set(sys.modules); crowd = PendingConnections(1)\n"
         "class One: opened_at = 0.0\n"
         "crowd.add(One(), 'a'); crowd.add(One(), 'b'); crowd.overdue(1.0)\n"

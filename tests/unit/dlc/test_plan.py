@@ -16,7 +16,7 @@ from dlc.debian import suites
 from dlc.plan import targets
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, make_identity
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
+from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
 from harness.examples import examples
 from harness.specimen import (
     PYTORCH,
@@ -74,6 +74,7 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
         "ca": Host("ca"),
         "entrypoint": ENTRYPOINT,
         "runtime": RUNTIME,
+        "channel": CHANNEL,
         "efa-software": Host("nothing"),
         "cuda-compat": Host("nothing"),
     }
@@ -173,6 +174,7 @@ def test_the_text_of_a_context_says_what_it_is() -> None:
     [
         ("src/entrypoint/launcher.py", {TORCH_ID, TENSORFLOW_ID}),
         ("src/dlc_runtime/__init__.py", {TORCH_ID, TENSORFLOW_ID}),
+        ("src/dlc_channel/__init__.py", {TORCH_ID, TENSORFLOW_ID}),
         ("docker/pytorch/Dockerfile", {TORCH_ID}),
         ("docker/scripts/install.sh", {TORCH_ID, TENSORFLOW_ID}),
         ("docker/base/Dockerfile", {TORCH_ID, TENSORFLOW_ID}),

@@ -6,6 +6,7 @@ Imports inside functions count too.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -94,11 +95,18 @@ LINT = {
     "command": ("findings", "script", "rules", "check", "output"),
     "__main__": ("command",),
 }
+CHANNEL = {"keys": (), "channel": ("keys",)}
 PACKAGES = {
     SOURCES / "dlc": DLC,
     SOURCES / "entrypoint/launch": LAUNCH,
     SOURCES / "dlc_runtime": RUNTIME,
     SOURCES / "dlc_lint": LINT,
+    SOURCES / "dlc_channel": CHANNEL,
+}
+# What speaks with other hosts; a host alone loads none of it.
+SPEAKERS = {
+    "entrypoint/launch": ("coordination", "preflight", "multi_host"),
+    "dlc_runtime": ("dataservice.wire", "dataservice.server", "dataservice.client"),
 }
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
 FRAMEWORKLESS = (*COMPILER, *CACHE, "compiler.report", "compiler.xla_graphs", "compiler.import_hook")
@@ -202,6 +210,31 @@ def test_a_room_says_in_its_first_line_what_it_is_for_and_what_it_may_import(pac
 def test_no_file_is_too_long_to_read_at_once() -> None:
     lengths = {file: len(file.read_text().splitlines()) for file in SOURCES.rglob("*.py")}
     assert [file.relative_to(SOURCES).as_posix() for file, length in lengths.items() if length > MOST_LINES] == []
+
+
+def imported_tops(file: Path) -> set[str]:
+    """The packages and modules that a file imports, by their first names, annotations aside."""
+    found = set()
+    for node in run_statements(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).partition(".")[0])
+    return found
+
+
+def test_the_channel_imports_the_standard_library_alone_and_not_typing() -> None:
+    tops = {top for file in (SOURCES / "dlc_channel").rglob("*.py") for top in imported_tops(file)}
+    assert tops - sys.stdlib_module_names == {"dlc_channel"}
+    assert "typing" not in tops
+
+
+def test_the_channel_is_only_for_what_speaks_with_other_hosts() -> None:
+    rooms = [(SOURCES / package, room) for package, named in SPEAKERS.items() for room in named]
+    speakers = [file for package, room in rooms for file in files(package, room)]
+    users = {file for file in SOURCES.rglob("*.py") if "dlc_channel" in imported_tops(file)}
+    own = {*(SOURCES / "dlc_channel").rglob("*.py")}
+    assert [file.relative_to(SOURCES).as_posix() for file in users - own - {*speakers}] == []
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:

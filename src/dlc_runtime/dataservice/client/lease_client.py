@@ -8,8 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from dlc_channel.channel import NotOfThisJobError
+from dlc_runtime.dataservice.client.lease_server import open_channel
 from dlc_runtime.dataservice.errors import ConsumerLostError, DataServiceError, ProtocolError
-from dlc_runtime.dataservice.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,7 @@ class LeaseClient:
     ) -> None:
         self.prefetcher, self.rank, self.valid_seconds = prefetcher, rank, lost_after * 2 / 3
         self.address, self.patience = address, patience
-        self._channel = Channel(connect(address, patience), token, is_server=False)
+        self._channel = open_channel(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
         # Of the lease server: how many iterations this rank has begun.
         self.round = 0
@@ -84,7 +85,7 @@ class LeaseClient:
     def close(self) -> None:
         self._ended = True
         self._thread.join()
-        self._channel.sock.close()
+        self._channel.socket.close()
 
     def _request_more(self) -> dict[str, int]:
         wanted = self.prefetcher.window() - self._leased
@@ -96,12 +97,13 @@ class LeaseClient:
     def _send(self, message: dict[str, Any]) -> None:
         try:
             self._channel.send({"round": self.round, **message})
+            self._channel.flush()
         except OSError as error:
             self._fail(error)
 
     def _run(self) -> None:
         selector = selectors.DefaultSelector()
-        selector.register(self._channel.sock, selectors.EVENT_READ)
+        selector.register(self._channel.socket, selectors.EVENT_READ)
         beat, silence, looked = 0.0, 0.0, time.monotonic()
         try:
             while not self._ended:
@@ -119,7 +121,7 @@ class LeaseClient:
                         beat = time.monotonic() + BEAT_SECONDS
                         self._send({"beat": time.monotonic()})
                         self.top_up()
-        except (OSError, ProtocolError) as error:
+        except (OSError, ProtocolError, NotOfThisJobError) as error:
             self._fail(error)
         finally:
             selector.close()

@@ -15,20 +15,19 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from dlc_channel.channel import FEWEST_SEATS, Channel, NotOfThisJobError, PendingConnections
 from dlc_runtime.dataservice.errors import ProtocolError, SettingError
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import Leases
-from dlc_runtime.dataservice.wire import addresses
-from dlc_runtime.dataservice.wire.channel import Channel
+from dlc_runtime.dataservice.wire import addresses, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-# In which a connection has to prove that it is of this job.
-HANDSHAKE_SECONDS = 10.0
-MOST_PENDING = 64
+# The longest line lists what was done before a job was resumed.
+MOST_LINE_BYTES = 8 << 20
 TICK_SECONDS = 0.25
 # So long between two looks at the clock, this process stood still.
 PAUSE_SECONDS = 1.0
@@ -73,6 +72,11 @@ def open_lease_listener(listen: str, port: int) -> socket.socket:
         ) from error
 
 
+def open_channel(sock: socket.socket, token: bytes, is_server: bool) -> Channel:
+    """Return one end of a rank's connection to the lease server."""
+    return Channel(tls.secure(sock, token, is_server), token, "lease", is_server, most_line=MOST_LINE_BYTES)
+
+
 class LeaseServer:
     """Listens until `close`. A rank that is silent has to join a round within `patience` seconds."""
 
@@ -86,8 +90,8 @@ class LeaseServer:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
         self._channels: dict[int, Channel] = {}
-        # Connections that have not proved themselves, and until when they may.
-        self._pending: dict[int, float] = {}
+        # All ranks may come at once.
+        self._pending = PendingConnections(max(FEWEST_SEATS, 2 * world))
         # Connection -> rank.
         self._ranks: dict[int, int] = {}
         # Rank -> when it was heard of, in any round.
@@ -126,17 +130,23 @@ class LeaseServer:
 
     def _accept(self) -> None:
         try:
-            sock, _ = self._listener.accept()
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            channel = Channel(sock, self.token, is_server=True)
-        except (OSError, ProtocolError):
+            sock, address = self._listener.accept()
+        except BlockingIOError:
             return
-        if len(self._pending) >= MOST_PENDING:
-            self._drop(next(iter(self._pending)))
-        fd = channel.sock.fileno()
+        except OSError:
+            # No descriptor is left: one that has proved nothing makes room.
+            self._drop_stranger(self._pending.to_evict())
+            return
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = open_channel(sock, self.token, is_server=True)
+        except (OSError, ProtocolError):
+            sock.close()
+            return
+        fd = channel.fileno()
         self._channels[fd] = channel
-        self._pending[fd] = time.monotonic() + HANDSHAKE_SECONDS
         self._selector.register(fd, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        self._drop_stranger(self._pending.add(channel, str(address[0])))
 
     def _transfer(self, fd: int, mask: int) -> None:
         channel = self._channels[fd]
@@ -147,9 +157,9 @@ class LeaseServer:
                 for message in channel.receive():
                     self._handle(fd, message)
             if channel.is_open:
-                self._pending.pop(fd, None)
+                self._pending.discard(channel)
             self._select(fd)
-        except (OSError, ProtocolError, KeyError, TypeError, ValueError, AttributeError):
+        except (OSError, ProtocolError, NotOfThisJobError, KeyError, TypeError, ValueError, AttributeError):
             # A rank that is gone is found out by its silence.
             self._drop(fd)
 
@@ -255,8 +265,8 @@ class LeaseServer:
         if now - self._ticked_at >= PAUSE_SECONDS:
             self._excuse_pause(self._ticked_at, now)
         self._ticked_at = now
-        for fd in [fd for fd, until in self._pending.items() if now > until]:
-            self._drop(fd)
+        for channel in self._pending.overdue(now):
+            self._drop(channel.fileno())
         for number, found in self._rounds.items():
             if found.leases is None:
                 self._start(number, found)
@@ -275,7 +285,8 @@ class LeaseServer:
         for found in self._rounds.values():
             # Words of a rank that is not known yet wait to be read.
             found.began = min(now, found.began + still)
-        self._pending = {fd: until + still for fd, until in self._pending.items()}
+        for channel in self._channels.values():
+            channel.opened_at = min(now, channel.opened_at + still)
 
     def _check_missing(self, number: int, found: Round, now: float) -> None:
         """Say who is waited for; and end the wait for a rank that is silent, or that takes far too long."""
@@ -307,10 +318,16 @@ class LeaseServer:
         # A connection that is gone is found when it is read.
         with contextlib.suppress(OSError):
             self._channels[fd].send(message)
+            self._channels[fd].flush()
             self._select(fd)
+
+    def _drop_stranger(self, channel: Channel | None) -> None:
+        if channel is not None:
+            self._drop(channel.fileno())
 
     def _drop(self, fd: int) -> None:
         self._selector.unregister(fd)
-        self._channels.pop(fd).sock.close()
-        self._pending.pop(fd, None)
+        channel = self._channels.pop(fd)
+        self._pending.discard(channel)
+        channel.socket.close()
         self._ranks.pop(fd, None)

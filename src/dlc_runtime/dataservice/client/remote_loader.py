@@ -7,6 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from dlc_channel import keys
 from dlc_runtime.dataservice import errors
 from dlc_runtime.dataservice.client import config, framework_compat
 from dlc_runtime.dataservice.client.buffers import BufferPool
@@ -19,7 +20,7 @@ from dlc_runtime.dataservice.client.worker_connection import RemoteFailure
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import Sampling
 from dlc_runtime.dataservice.schedule.progress import Progress
-from dlc_runtime.dataservice.wire import channel, control_rpc, frames, tls
+from dlc_runtime.dataservice.wire import control_rpc, frames, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ class RemoteLoader:
         self._asked_share = (rank, world)
         self.share = config.find_share(rank, world)
         self.servers = config.find_servers(servers, group, port)
-        self._token = channel.job_token(os.environ, token)
+        self._token = keys.data_key(os.environ, token)
         self._device_mover = DeviceMover(device)
         self._pool = BufferPool(prefetch_bytes, pinned=self._device_mover.is_cuda or (pin_memory and _has_cuda()))
         self._prefetcher: Prefetcher | None = None

@@ -7,15 +7,18 @@ import json
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlc_channel.channel import Channel, NotOfThisJobError, WrongProofError
 from dlc_runtime.dataservice.errors import (
     BatchTooLargeError,
     DataServiceError,
     ProtocolError,
+    RefusedError,
     RemoteUserError,
     UnsupportedBatchError,
 )
-from dlc_runtime.dataservice.wire import channel, frames, serialization, tls
+from dlc_runtime.dataservice.wire import frames, serialization, tls
 from dlc_runtime.dataservice.wire.addresses import keep_alive
+from dlc_runtime.dataservice.wire.control_rpc import WRONG_SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,10 +85,8 @@ class WorkerConnection:
         self._plain = sock
         self.sock: tls.Socket = sock
         self.is_open = False
-        self._is_connected = False
-        self._hello = b""
-        self._own = channel.new_nonce()
-        self._inbox = bytearray()
+        # For the handshake; None until the connection is made.
+        self._channel: Channel | None = None
         self._out = bytearray()
         self._layouts: dict[int, Layout] = {}
         self._head = memoryview(bytearray(frames.FRAME))
@@ -101,7 +102,7 @@ class WorkerConnection:
 
     @property
     def wants_to_write(self) -> bool:
-        return not self._is_connected or bool(self._out)
+        return self._channel is None or self._channel.wants_to_write or bool(self._out)
 
     @property
     def has_more(self) -> bool:
@@ -114,12 +115,13 @@ class WorkerConnection:
 
     def flush(self) -> None:
         """Send what waits; the first time, see whether the connection was made."""
-        if not self._is_connected:
+        if self._channel is None:
             code = self._plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 raise OSError(code, "connect")
-            self._is_connected = True
             self.sock = tls.secure(self._plain, self.token, is_server=False)
+            self._channel = Channel(self.sock, self.token, "batch", is_server=False)
+        self._channel.flush()
         if self._out:
             try:
                 sent = self.sock.send(self._out)
@@ -148,24 +150,17 @@ class WorkerConnection:
                 return
 
     def _shake_hands(self) -> None:
-        missing = (channel.PROOF_BYTES if self._hello else channel.HELLO_BYTES) - len(self._inbox)
+        if self._channel is None:
+            return
         try:
-            data = self.sock.recv(missing)
-        except (BlockingIOError, InterruptedError):
-            return
-        if not data:
-            raise ConnectionError("closed before it proved itself: does it hold another token?")
-        self._inbox += data
-        if len(data) < missing:
-            return
-        given = bytes(self._inbox)
-        self._inbox.clear()
-        if not self._hello:
-            self._hello = given
-            self.send_requests(channel.answer(given, self.token, self._own))
-            return
-        channel.check_welcome(given, self.token, self._hello, self._own)
-        self.is_open = True
+            self._channel.receive()
+            if self._channel.is_open:
+                self._out += self._channel.detach()
+                self.is_open = True
+        except WrongProofError as error:
+            raise RefusedError(WRONG_SERVER) from error
+        except NotOfThisJobError as error:
+            raise ProtocolError(f"no data service listens there: {error}") from error
 
     def _next_frame(self) -> frames.Frame | None:
         """Return the next frame once all of it is here. None: its header is not.

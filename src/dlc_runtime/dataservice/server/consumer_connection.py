@@ -6,21 +6,19 @@ import json
 import os
 import select
 import selectors
-import time
 import traceback
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError
-from dlc_runtime.dataservice.wire import channel, frames, tls
+from dlc_channel.channel import Channel, NotOfThisJobError, WrongProofError
+from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError
+from dlc_runtime.dataservice.wire import frames, tls
 
 if TYPE_CHECKING:
     import socket
 
     from dlc_runtime.dataservice.wire.serialization import Packed
 
-# In which a connection has to prove that it is of this job.
-HANDSHAKE_SECONDS = 10.0
 # That a consumer may have open here.
 MOST_REQUESTS = 4096
 # Without progress for so long, a slow consumer's bytes wait while others are served.
@@ -36,10 +34,9 @@ class ConsumerConnection:
     """Its methods raise ConnectionError when the consumer is gone, ProtocolError when it breaks the rules."""
 
     def __init__(self, sock: socket.socket, token: bytes) -> None:
-        self.sock, self.token = tls.secure(sock, token, is_server=True), token
-        self.nonce = channel.new_nonce()
+        self.sock = tls.secure(sock, token, is_server=True)
+        self.channel = Channel(self.sock, token, "batch", is_server=True)
         self.is_authenticated = False
-        self.deadline = time.monotonic() + HANDSHAKE_SECONDS
         # That the worker looks for.
         self.events = selectors.EVENT_READ
         self.requests: deque[frames.BatchRequest] = deque()
@@ -47,7 +44,7 @@ class ConsumerConnection:
         self._out: deque[memoryview] = deque()
         self._kept: list[object] = []
         self._schemas: dict[bytes, int] = {}
-        self.send([memoryview(channel.hello(self.nonce))], [])
+        self.channel.flush()
 
     @property
     def is_full(self) -> bool:
@@ -56,7 +53,8 @@ class ConsumerConnection:
 
     @property
     def wanted_events(self) -> int:
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out and tls.is_ready(self.sock) else 0)
+        waits = self.channel.wants_to_write or (self._out and tls.is_ready(self.sock))
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
 
     def transfer(self, mask: int) -> None:
         """Send and read as its events allow."""
@@ -67,6 +65,9 @@ class ConsumerConnection:
 
     def receive(self) -> None:
         """Read what has come."""
+        if not self.is_authenticated:
+            self._shake_hands()
+            return
         try:
             data = self.sock.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -74,25 +75,23 @@ class ConsumerConnection:
         if not data:
             raise ConnectionError("closed")
         self._inbox += data
-        if not self.is_authenticated and not self._shake_hands():
-            return
         whole = len(self._inbox) - len(self._inbox) % frames.REQUEST
         self.requests.extend(frames.read_request(self._inbox, at) for at in range(0, whole, frames.REQUEST))
         del self._inbox[:whole]
         if len(self.requests) > MOST_REQUESTS:
             raise ProtocolError(f"more than {MOST_REQUESTS} open requests")
 
-    def _shake_hands(self) -> bool:
-        """Return whether the consumer has proved itself."""
-        if not channel.MAGIC.startswith(self._inbox[: len(channel.MAGIC)]):
-            raise ProtocolError(f"expected a consumer, found {bytes(self._inbox[:32])!r}")
-        if len(self._inbox) < channel.ANSWER_BYTES:
-            return False
-        welcome = channel.check_answer(bytes(self._inbox[: channel.ANSWER_BYTES]), self.token, self.nonce)
-        del self._inbox[: channel.ANSWER_BYTES]
-        self.is_authenticated = True
-        self.send([memoryview(welcome)], [])
-        return True
+    def _shake_hands(self) -> None:
+        """See whether the consumer has proved itself: it says nothing more before it has the worker's proof."""
+        try:
+            self.channel.receive()
+            if self.channel.is_open:
+                self.is_authenticated = True
+                self.send([memoryview(self.channel.detach())], [])
+        except WrongProofError as error:
+            raise RefusedError("a connection that does not hold this job's token") from error
+        except NotOfThisJobError as error:
+            raise ProtocolError(f"expected a consumer: {error}") from error
 
     def send_batch(self, request: frames.BatchRequest, packed: Packed) -> None:
         """Send a batch, and before it its description if this connection has not had it."""
@@ -127,6 +126,7 @@ class ConsumerConnection:
 
     def flush(self, patience: float = 0.0) -> None:
         """Send what waits, for as long as the consumer takes something within `patience`."""
+        self.channel.flush()
         while self._out:
             some = [*self._out] if len(self._out) <= MOST_PARTS else [self._out[at] for at in range(MOST_PARTS)]
             try:

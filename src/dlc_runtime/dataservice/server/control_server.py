@@ -10,10 +10,11 @@ from collections import OrderedDict
 from concurrent import futures
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlc_channel import keys
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
 from dlc_runtime.dataservice.server import worker
 from dlc_runtime.dataservice.server.worker_status import HostPauses
-from dlc_runtime.dataservice.wire import channel, control_rpc, tls
+from dlc_runtime.dataservice.wire import control_rpc, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +38,7 @@ class Nonces:
         self._given: OrderedDict[bytes, float] = OrderedDict()
 
     def give(self) -> bytes:
-        nonce = channel.new_nonce()
+        nonce = keys.new_nonce()
         self._given[nonce] = time.monotonic() + NONCE_LIFE_SECONDS
         while len(self._given) > MOST_NONCES:
             self._given.popitem(last=False)

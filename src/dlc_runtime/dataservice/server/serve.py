@@ -11,11 +11,12 @@ import time
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
+from dlc_channel import keys
 from dlc_runtime import cluster_facts, host
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import batch_source, control_server, worker
 from dlc_runtime.dataservice.server.worker_status import StatusTable
-from dlc_runtime.dataservice.wire import addresses, channel, frames, tls
+from dlc_runtime.dataservice.wire import addresses, frames, tls
 from dlc_runtime.dataservice.wire.control_rpc import require_packages
 from dlc_runtime.host import until_signalled
 
@@ -60,7 +61,7 @@ def serve(
     workers = count_workers(workers, data)
     job = cluster_facts.read()
     listen = address or addresses.own_address(job.me.address, job.interface)
-    bound, key = addresses.control_port(port), channel.job_token(os.environ, token)
+    bound, key = addresses.control_port(port), keys.data_key(os.environ, token)
     with Server(source, workers, job.host, listen, bound, key, most_batch_bytes) as server:
         server.run()
 

@@ -15,6 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlc_channel.channel import PendingConnections
 from dlc_runtime.dataservice.errors import BatchTooLargeError, ProtocolError, RefusedError
 from dlc_runtime.dataservice.server.batch_source import BatchMaker
 from dlc_runtime.dataservice.server.consumer_connection import ConsumerConnection
@@ -24,12 +25,11 @@ from dlc_runtime.dataservice.wire.addresses import keep_alive
 if TYPE_CHECKING:
     from typing import Any
 
+    from dlc_channel.channel import Channel
     from dlc_runtime.dataservice.server.batch_source import BatchSource
     from dlc_runtime.dataservice.server.worker_status import StatusTable
 
 MOST_CONNECTIONS = 4096
-# Connections that have not proved themselves yet.
-MOST_PENDING = 64
 # After making batches for so long, it looks for new connections and requests.
 LOOK_SECONDS = 0.05
 # Writes the worker's stacks.
@@ -103,6 +103,7 @@ class Worker:
         self.config, self.table, self.token, self.most_batch = config, table, token, most_batch
         self.maker = BatchMaker(source)
         self.connections: dict[int, ConsumerConnection] = {}
+        self.pending = PendingConnections()
         self.selector = selectors.DefaultSelector()
         self.selector.register(config.listener, selectors.EVENT_READ)
         config.listener.setblocking(False)
@@ -131,19 +132,18 @@ class Worker:
                 self.accept()
             elif key.fd in self.connections:
                 self.run_step(key.fd, self.connections[key.fd], ConsumerConnection.transfer, mask)
-        now = time.monotonic()
-        for fd, conn in [*self.connections.items()]:
-            if not conn.is_authenticated and now > conn.deadline:
-                self.drop(fd, malformed=1)
+        for channel in self.pending.overdue(time.monotonic()):
+            self.drop(channel.fileno(), malformed=1)
 
     def accept(self) -> None:
         try:
-            sock, _ = self.config.listener.accept()
-        except OSError:
+            sock, address = self.config.listener.accept()
+        except BlockingIOError:
             return
-        pending = [fd for fd, conn in self.connections.items() if not conn.is_authenticated]
-        if len(pending) >= MOST_PENDING:
-            self.drop(pending[0], malformed=1)
+        except OSError:
+            # No descriptor is left: one who has proved nothing makes room.
+            self.drop_stranger(self.pending.to_evict())
+            return
         if len(self.connections) >= MOST_CONNECTIONS:
             sock.close()
             return
@@ -157,6 +157,11 @@ class Worker:
         fd = conn.sock.fileno()
         self.connections[fd] = conn
         self.selector.register(fd, selectors.EVENT_READ)
+        self.drop_stranger(self.pending.add(conn.channel, str(address[0])))
+
+    def drop_stranger(self, channel: Channel | None) -> None:
+        if channel is not None:
+            self.drop(channel.fileno(), malformed=1)
 
     def run_step(self, fd: int, conn: ConsumerConnection, step: object, *arguments: object) -> None:
         """Do a step of a connection; what goes wrong there ends that connection and nothing else."""
@@ -169,12 +174,15 @@ class Worker:
         except OSError:
             self.drop(fd)
         else:
+            if conn.is_authenticated:
+                self.pending.discard(conn.channel)
             if conn.events != conn.wanted_events:
                 conn.events = conn.wanted_events
                 self.selector.modify(fd, conn.events)
 
     def drop(self, fd: int, refused: int = 0, malformed: int = 0) -> None:
         conn = self.connections.pop(fd)
+        self.pending.discard(conn.channel)
         self.selector.unregister(fd)
         conn.sock.close()
         if refused or malformed:

@@ -6,12 +6,14 @@ these are their words: a call cannot be replayed, and not be sent to another met
 
 from __future__ import annotations
 
+import hmac
 import importlib.util
 import json
 from typing import TYPE_CHECKING
 
+from dlc_channel import keys
 from dlc_runtime.dataservice.errors import DataServiceError, MissingPackageError, ProtocolError, RefusedError
-from dlc_runtime.dataservice.wire import channel, tls
+from dlc_runtime.dataservice.wire import tls
 
 if TYPE_CHECKING:
     from typing import Any
@@ -23,42 +25,46 @@ MOST_MESSAGE = 1 << 20
 DEFAULT_PORT = 7800
 PACKAGES = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking"}
 WITHIN_SECONDS = 5.0
+WRONG_SERVER = "the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN"
 
 
 def seal_call(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
     """Return a call's bytes."""
     text = json.dumps(body).encode()
-    return nonce + channel.proof(token, b"call", method.encode(), nonce, text) + text
+    return nonce + _prove(token, b"call", method, nonce, text) + text
 
 
 def split_call(call: bytes) -> tuple[bytes, bytes, bytes]:
     """Return nonce, proof and text of a call."""
-    head = channel.NONCE_BYTES + channel.PROOF_BYTES
-    return call[: channel.NONCE_BYTES], call[channel.NONCE_BYTES : head], call[head:]
+    head = keys.NONCE_BYTES + keys.PROOF_BYTES
+    return call[: keys.NONCE_BYTES], call[keys.NONCE_BYTES : head], call[head:]
 
 
 def open_call(token: bytes, call: bytes, method: str) -> Any:
     """Read a call. Raises RefusedError if it lacks the token's proof, ProtocolError if it is malformed."""
     nonce, proof, text = split_call(call)
-    if not channel.is_proof(proof, token, b"call", method.encode(), nonce, text):
-        raise RefusedError("a call that does not hold this job's token")
-    return _parsed(text)
+    right = _prove(token, b"call", method, nonce, text)
+    return _checked(proof, right, text, "a call that does not hold this job's token")
 
 
 def seal_reply(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
     text = json.dumps(body).encode()
-    return channel.proof(token, b"reply", method.encode(), nonce, text) + text
+    return _prove(token, b"reply", method, nonce, text) + text
 
 
 def open_reply(token: bytes, nonce: bytes, method: str, reply: bytes) -> Any:
     """Read a reply. Raises RefusedError if the server does not hold the token."""
-    proof, text = reply[: channel.PROOF_BYTES], reply[channel.PROOF_BYTES :]
-    if not channel.is_proof(proof, token, b"reply", method.encode(), nonce, text):
-        raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")
-    return _parsed(text)
+    proof, text = reply[: keys.PROOF_BYTES], reply[keys.PROOF_BYTES :]
+    return _checked(proof, _prove(token, b"reply", method, nonce, text), text, WRONG_SERVER)
 
 
-def _parsed(text: bytes) -> Any:
+def _prove(token: bytes, kind: bytes, method: str, nonce: bytes, text: bytes) -> bytes:
+    return keys.proof(keys.purpose_key(token, "control"), kind, method.encode(), nonce, text)
+
+
+def _checked(given: bytes, right: bytes, text: bytes, refusal: str) -> Any:
+    if not hmac.compare_digest(given, right):
+        raise RefusedError(refusal)
     try:
         return json.loads(text)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """The frames of a data connection: fixed headers and their bounds. Pure.
 
-After the handshake (`channel.py`) the consumer sends requests, the server frames: a header, then `size` bytes.
+After the handshake (`dlc_channel`) the consumer sends requests, the server frames: a header, then `size` bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Mutual TLS between a job's hosts, by DLC_DATA_TLS=1: no certificate is sent, and no file is written.
 
 Every host makes the key of the same certificate authority from the job's token, then a key and a certificate of its
-own, which live as long as the process. So the token lets a host in, as without TLS. Nobody on the network reads the
-data, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
+own, which live as long as the process. Nobody on the network reads the data, nor later with the token (TLS 1.3).
+May import `cryptography`.
 """
 
 from __future__ import annotations
@@ -221,6 +221,9 @@ class TlsSocket:
 
     def pending(self) -> int:
         return self._tls.pending() + self._in.pending
+
+    def setblocking(self, flag: bool) -> None:
+        """Do nothing."""
 
     def fileno(self) -> int:
         return self._sock.fileno()

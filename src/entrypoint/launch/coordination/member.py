@@ -10,18 +10,21 @@ import sys
 import threading
 import time
 
+from dlc_channel.channel import NotOfThisJobError
 from launch import signals
 from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
 from launch.coordination import failure_detector
-from launch.coordination.channel import Channel, NotOfThisJobError, unpack_json
-from launch.coordination.coordinator import Coordinator
+from launch.coordination.coordinator import Coordinator, unpack_json
 from launch.coordination.membership import GroupEnd, MemberConfig, Membership, as_verdict, end_of
-from launch.coordination.sockets import CoordinatorAddress, ProbeListener, listen_for_group, open_probe_listener
+from launch.coordination.sockets import CoordinatorAddress, group_channel, listen_for_group, open_probe_listener
 from launch.discovery import host_addresses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from dlc_channel.channel import Channel
+    from launch.coordination.sockets import ProbeListener
 
 
 CONNECT_RETRY = 0.2  # seconds
@@ -266,7 +269,7 @@ class Member:
         else:
             sock = self.leader.connect(self.config.host, CONNECT_BOUND)
         self._refused.reset()
-        channel = Channel(sock, self.config.key, is_server=False)
+        channel = group_channel(sock, self.config.key, False, self.config.host)
         join = {"kind": "join", "host": self.config.host, "instance": self._instance, "hub": self._coordinator_id}
         sign = None if self.config.is_leader else self._liveness_port.open(sock)
         channel.send({**join, "life sign": sign, "facts": self._own_facts})
@@ -276,19 +279,16 @@ class Member:
     def _handle_break(self, error: Exception, channel: Channel | None) -> None:
         """Try again soon, unless the coordinator that was there has been gone for too long."""
         how = (error.strerror if isinstance(error, OSError) and error.strerror else "") or str(error)
-        if channel:
-            with contextlib.suppress(OSError):
-                channel.flush()  # by which the coordinator can tell who comes with another token
         if self._coordinator and self._coordinator.failure:
             self._set_end(GroupEnd(False, SOFTWARE, self.config.host, self._coordinator.failure))
             return
-        self.leader.note_failure(error, how, answered=channel is not None and not channel.authentic)
+        self.leader.note_failure(error, how, answered=channel is not None and not channel.is_open)
         if channel is None and isinstance(error, ConnectionRefusedError):
             self._refused.add(time.monotonic())
         else:
             self._refused.reset()
         self._heartbeat_timer.forgive_pause(time.monotonic(), busy=ATTEMPT)
-        worked = bool(self._coordinator_id) and channel is not None and channel.authentic and not self._state.get("end")
+        worked = bool(self._coordinator_id) and channel is not None and channel.is_open and not self._state.get("end")
         self._is_lost = self._is_lost or worked
         if not self._coordinator_id or not (self._heartbeat_timer.is_expired or self._refused.is_long_enough):
             if worked:
@@ -311,35 +311,35 @@ class Member:
         next_beat = time.monotonic()
         self._heartbeat_timer.forgive_pause(next_beat, busy=ATTEMPT)
         while self.end is None and not self._may_leave:
-            patience = interval if channel.authentic else min(interval, CONNECT_RETRY)
+            patience = interval if channel.is_open else min(interval, CONNECT_RETRY)
             self._wait(channel, self._signals.limit_wait(patience))
             for what in self._signals.take():
                 self._queue({"kind": what, "generation": self.generation})
             now = time.monotonic()
             if self._heartbeat_timer.forgive_pause(now):
                 channel.heard_at = now
-            if channel.authentic and now >= next_beat:
+            if channel.is_open and now >= next_beat:
                 channel.send({"kind": "beat"})
                 next_beat = now + interval
             self._talk(channel)
             hello = min(HELLO_BOUND, quiet / 2 if self._coordinator_id else heartbeat)
-            bound = quiet if channel.authentic else hello
+            bound = quiet if channel.is_open else hello
             if now - channel.heard_at > bound:
                 raise TimeoutError(f"nothing heard for {bound:g} s")
         self._say_goodbye(channel)
 
     def _talk(self, channel: Channel) -> None:
-        if channel.authentic:
+        if channel.is_open:
             self._send(channel)
         channel.flush()
         for message in channel.receive():
             self._take_message(message, channel)
-        if channel.authentic:
+        if channel.is_open:
             self._heartbeat_timer.reset(channel.heard_at)
 
     def _wait(self, channel: Channel, timeout: float) -> None:
         poll = select.poll()
-        poll.register(channel, select.POLLIN | (select.POLLOUT if channel.has_output else 0))
+        poll.register(channel, select.POLLIN | (select.POLLOUT if channel.wants_to_write else 0))
         poll.register(self._wake_read, select.POLLIN)
         if any(fd == self._wake_read for fd, _ in poll.poll(timeout * 1000)):
             os.read(self._wake_read, 4096)
@@ -361,11 +361,10 @@ class Member:
         self._has_left = True  # it closes when it has read all
 
     def _take_message(self, message: dict[str, Any], channel: Channel) -> None:
-        if message["kind"] == "hello":
-            self.leader.note_success(str(channel.socket.getpeername()[0]))
-        elif message["kind"] == "facts":
+        if message["kind"] == "facts":
             self.facts = self._with_leaders_address(unpack_json(message["packed"]), channel)
         elif message["kind"] == "state":
+            self.leader.note_success(str(channel.socket.getpeername()[0]))
             self._coordinator_id = message["hub"]
             if self._is_lost:
                 self._is_lost = False

@@ -7,7 +7,6 @@ comes from the leader's address; then it listens no more.
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import re
@@ -19,10 +18,10 @@ import subprocess
 import sys
 import time
 
+from dlc_channel.channel import PROOF_SECONDS, Channel, NotOfThisJobError, PendingConnections
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
-from launch.coordination.channel import PROOF_BOUND, Channel, NotOfThisJobError, PendingConnections, count_seats
-from launch.coordination.sockets import accept_connection
+from launch.coordination.sockets import accept_connection, count_seats
 from launch.discovery import host_addresses
 
 TYPE_CHECKING = False
@@ -64,10 +63,9 @@ class ExecSite(NamedTuple):
     # Of the other ones, where they are known
     addresses: Mapping[str, str] = {}
 
-    @property
-    def key(self) -> bytes:
-        """Return the key for this purpose alone."""
-        return hmac.digest(self.secret.encode(), b"mpi start", "sha256")
+    def open_channel(self, sock: socket.socket, is_server: bool) -> Channel:
+        """Return this end of a connection for a start, and for nothing else that the secret serves."""
+        return Channel(sock, self.secret.encode(), "exec", is_server)
 
 
 def read_site(path: str) -> ExecSite:
@@ -142,14 +140,15 @@ def run_on_host(site: ExecSite, host: str, command: str) -> int:
     where, deadline = f"{host}, port {site.port}", time.monotonic() + LISTEN_BOUND
     try:
         while True:
-            channel = Channel(_connect(site, host, deadline), site.key, is_server=False)
-            channel.send({"kind": "hello"})
+            channel = site.open_channel(_connect(site, host, deadline), is_server=False)
+            # Nobody hears it who has not proved to be of the job
+            channel.send({"kind": "start", "command": command})
             try:
-                return _converse(channel, command)
+                return _converse(channel)
             except OSError:
                 # One side stood still, and the other gave it up: nothing was started yet
                 now = time.monotonic()
-                if channel.authentic or now >= deadline or now - channel.opened_at < PROOF_BOUND:
+                if channel.is_open or now >= deadline or now - channel.opened_at < PROOF_SECONDS:
                     raise
             finally:
                 channel.socket.close()
@@ -180,22 +179,20 @@ def _connect(site: ExecSite, host: str, deadline: float) -> socket.socket:
         time.sleep(RETRY)
 
 
-def _converse(channel: Channel, command: str) -> int:
+def _converse(channel: Channel) -> int:
     poll = select.poll()
     while True:
-        poll.register(channel, select.POLLIN | (select.POLLOUT if channel.has_output else 0))
-        poll.poll(None if channel.authentic else TICK * 1000)
+        poll.register(channel, select.POLLIN | (select.POLLOUT if channel.wants_to_write else 0))
+        poll.poll(None if channel.is_open else TICK * 1000)
         channel.flush()
         for message in channel.receive():
-            if message["kind"] == "hello":
-                channel.send({"kind": "start", "command": command})
-            elif message["kind"] == "refused":
+            if message["kind"] == "refused":
                 raise ConnectionRefusedError(0, f"the command was refused there, {message['why']}")
-            elif message["kind"] == "output":
+            if message["kind"] == "output":
                 os.write(2, message["text"].encode("latin-1"))
             elif message["kind"] == "end":
                 return int(message["code"])
-        if not channel.authentic and time.monotonic() - channel.opened_at > HELLO_BOUND:
+        if not channel.is_open and time.monotonic() - channel.opened_at > HELLO_BOUND:
             raise TimeoutError(0, f"no answer within {HELLO_BOUND:g} s")
 
 
@@ -246,7 +243,7 @@ class ExecServer:
             for listener in self._listeners:
                 poll.register(listener, select.POLLIN)
             for channel in self._channels.values():
-                poll.register(channel, select.POLLIN | (select.POLLOUT if channel.has_output else 0))
+                poll.register(channel, select.POLLIN | (select.POLLOUT if channel.wants_to_write else 0))
             # What came before a time in which this process stood still is read first
             looked = time.monotonic()
             ready = [fd for fd, _ in poll.poll(TICK * 1000)]
@@ -272,7 +269,7 @@ class ExecServer:
             sock.close()
             return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        channel = Channel(sock, self._site.key, is_server=True)
+        channel = self._site.open_channel(sock, is_server=True)
         self._channels[channel.fileno()] = channel
         surplus = self._pending.add(channel, address)
         if surplus:
@@ -312,9 +309,6 @@ def _carry_output(output: int, channel: Channel) -> None:
 
 
 def _answer_message(channel: Channel, message: Mapping[str, Any]) -> str | None:
-    if message.get("kind") == "hello":
-        channel.send({"kind": "hello"})
-        return None
     command = str(message.get("command", ""))
     why = why_refused(_PROFILE.sub(r"\1", command))
     if not why:

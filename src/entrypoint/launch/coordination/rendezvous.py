@@ -7,9 +7,9 @@ import time
 
 from launch import signals
 from launch.base.errors import STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
-from launch.coordination.channel import SAME_TOKEN
 from launch.coordination.member import NEWS_BOUND, Member
 from launch.coordination.membership import MemberConfig, as_verdict, list_hosts
+from launch.coordination.sockets import SAME_TOKEN
 from launch.discovery import host_addresses
 
 TYPE_CHECKING = False

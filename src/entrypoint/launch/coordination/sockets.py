@@ -1,4 +1,4 @@
-"""Sockets: listening on this host's addresses alone, where others probe this host, the way to the leader."""
+"""Sockets: listening on this host's addresses alone, seats for strangers, where others probe, the way to the leader."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ import sys
 import threading
 import time
 
-from launch.base.errors import UNAVAILABLE, LaunchError, one_line
-from launch.coordination.channel import (
-    PROBE_SEATS,
-    SAME_TOKEN,
-    Channel,
-    NotOfThisJobError,
-    PendingConnections,
-    purpose_key,
-)
+from dlc_channel.channel import FEWEST_SEATS, Channel, NotOfThisJobError, PendingConnections
+from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, one_line
 from launch.discovery import host_addresses
 
 TYPE_CHECKING = False
@@ -28,6 +21,9 @@ if TYPE_CHECKING:
 
 # Every host of the job may come at once
 BACKLOG = 1024
+# Bytes; what all hosts say of themselves is one line
+MOST_LINE = 1 << 28
+SAME_TOKEN = "give every host the same DLC_JOB_TOKEN or job name"  # noqa: S105 - a remedy
 
 
 def listen_for_group(addresses: Sequence[str], port: int) -> list[socket.socket]:
@@ -81,6 +77,61 @@ def accept_connection(listener: socket.socket) -> tuple[socket.socket, str] | No
     except OSError:
         return None
     return sock, host_addresses.plain_address(str(address[0]))
+
+
+def group_channel(sock: socket.socket, key: bytes, is_server: bool, host: str = "") -> Channel:
+    """Return one end of a host's connection to the coordinator."""
+    return Channel(sock, key, "group", is_server, host, MOST_LINE)
+
+
+# Of a host's probe listener, at which a few others try
+PROBE_SEATS = 64
+# Descriptors for all else that a launcher opens: pipes of its processes, probes, files, callers of its probe listener.
+RESERVE = 128 + PROBE_SEATS
+# If there is no limit
+MANY_FILES = 1 << 20
+# At most one in so many, of few
+RESERVED_SHARE = 3
+
+
+def count_seats(hosts: int, files: int) -> int:
+    """Return how many strangers the coordinator seats beside `hosts` hosts where a process may open `files` files.
+
+    A negative number of files is any. Raises LaunchError (CONFIG) where they do not even do for the hosts.
+    """
+    files = files if files >= 0 else MANY_FILES
+    room = files - min(RESERVE, files // RESERVED_SHARE) - hosts
+    if room < 1:
+        raise LaunchError(
+            CONFIG,
+            f"the first host may open {files} files, too few for a connection from each of {hosts} hosts",
+            where="ulimit -n",
+            expected=f"{RESERVE + 2 * hosts} or more",
+            remedy="start its container with --ulimit nofile=65536",
+        )
+    return min(max(FEWEST_SEATS, 2 * hosts), room)
+
+
+class UnprovedClaims:
+    """Hosts of the job that strangers say they are, without a proof: a host with another token looks like that."""
+
+    def __init__(self) -> None:
+        # By host
+        self._count: dict[str, int] = {}
+        # The address of the last one
+        self._peer: dict[str, str] = {}
+
+    def add(self, host: str, peer: str) -> bool:
+        """Count one more; whether it is the host's first."""
+        self._count[host] = self._count.get(host, 0) + 1
+        self._peer[host] = peer
+        return self._count[host] == 1
+
+    def describe(self, host: str) -> str:
+        """Say who claims to be this host; empty if nobody does without a proof."""
+        count = self._count.get(host, 0)
+        times = "once" if count == 1 else f"{count} times"
+        return f"{host} was claimed {times}, last from {self._peer[host]}, without the job's token" if count else ""
 
 
 # Seconds of a wrong answer, after which its end changes nothing
@@ -247,7 +298,7 @@ class ProbeListener(threading.Thread):
             self._see_off(self._pending.to_evict())
             return
         sock, peer = accepted
-        caller = Channel(sock, self._key, is_server=True)
+        caller = Channel(sock, self._key, "probe", is_server=True)
         caller.send({"host": self._host})
         self._callers[sock.fileno()] = caller
         self._poll.register(caller, select.POLLIN)
@@ -263,18 +314,11 @@ class ProbeListener(threading.Thread):
             caller.socket.close()
 
 
-def probe_key(key: bytes) -> bytes:
-    """Derive a key for probes only: a proof to a probe listener does not open the coordinator."""
-    return purpose_key(key, "door").encode()
-
-
 def open_probe_listener(host: str, addresses: Sequence[str], port: int, key: bytes) -> ProbeListener | None:
     """Open the listener, at a free port if `port` is 0 or taken; None if none can be opened."""
     for wanted in (port, *[0] * OPEN_TRIES):
         with contextlib.suppress(OSError):
-            listener = ProbeListener(
-                host, _open_listeners(addresses_to_listen_on(host, addresses), wanted), probe_key(key)
-            )
+            listener = ProbeListener(host, _open_listeners(addresses_to_listen_on(host, addresses), wanted), key)
             listener.start()
             return listener
     return None

@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 
+from dlc_channel.channel import Channel, NotOfThisJobError
 from launch import signals
 from launch.base.errors import CONFIG, Failure, one_line
-from launch.coordination.channel import Channel, NotOfThisJobError
-from launch.coordination.sockets import probe_key, source_address
+from launch.coordination.sockets import source_address
 from launch.discovery import host_addresses
 from launch.preflight import host_checks
 from launch.preflight.host_checks import HostFinding
@@ -73,7 +73,7 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
     if group.probe_listener is None:
         return []
     known = ((host, group.facts.get(host, {})) for host in choose_targets(hosts, own))
-    tries = [Probe(own, host, facts, probe_key(group.config.key)) for host, facts in known if facts.get("door")]
+    tries = [Probe(own, host, facts, group.config.key) for host, facts in known if facts.get("door")]
     for each in tries:
         each.start()
     deadline = time.monotonic() + BOUND + SLACK
@@ -157,7 +157,7 @@ def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) 
     """Return the host whose probe listener this is. Raises OSError, NotOfThisJobError."""
     deadline = time.monotonic() + timeout
     with socket.create_connection((address, port), timeout, source_address=source_address(own)) as sock:
-        channel = Channel(sock, key, is_server=False)
+        channel = Channel(sock, key, "probe", is_server=False, host=own)
         poll = select.poll()
         poll.register(channel, select.POLLIN)
         channel.flush()

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dlc_channel import keys
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, UnsupportedBatchError
 from dlc_runtime.dataservice.server import consumer_connection
-from dlc_runtime.dataservice.wire import channel, control_rpc, frames, serialization
+from dlc_runtime.dataservice.wire import control_rpc, frames, serialization
 from harness.examples import examples
 
 TOKEN = b"a token"
@@ -143,19 +144,8 @@ def test_an_error_of_any_text_fits_its_frame(character: str) -> None:
     assert json.loads(text)["message"] == character * consumer_connection.MOST_TRACEBACK
 
 
-def test_who_does_not_hold_the_token_is_refused_on_either_side() -> None:
-    theirs, own = channel.new_nonce(), channel.new_nonce()
-    hello = channel.hello(theirs)
-    with pytest.raises(RefusedError):
-        channel.check_answer(channel.answer(hello, b"another", own), TOKEN, theirs)
-    welcome = channel.check_answer(channel.answer(hello, TOKEN, own), TOKEN, theirs)
-    channel.check_welcome(welcome, TOKEN, hello, own)
-    with pytest.raises(RefusedError):
-        channel.check_welcome(channel.answer(hello, TOKEN, own)[-channel.PROOF_BYTES :], TOKEN, hello, own)
-
-
 def test_a_call_is_bound_to_its_method_its_nonce_and_its_words() -> None:
-    nonce = channel.new_nonce()
+    nonce = keys.new_nonce()
     call = control_rpc.seal_call(TOKEN, nonce, control_rpc.STATUS, {"a": 1})
     assert control_rpc.open_call(TOKEN, call, control_rpc.STATUS) == {"a": 1}
     for changed in (call[:-1] + b"]", bytes([call[0] ^ 1]) + call[1:], call[:40]):
@@ -164,15 +154,4 @@ def test_a_call_is_bound_to_its_method_its_nonce_and_its_words() -> None:
     with pytest.raises(RefusedError):
         control_rpc.open_call(TOKEN, call, control_rpc.STOP)
     with pytest.raises(RefusedError):
-        control_rpc.open_reply(TOKEN, nonce, control_rpc.STATUS, call[channel.NONCE_BYTES :])  # a call is no reply
-
-
-def test_the_token_follows_from_the_jobs_variables_and_from_nothing_else() -> None:
-    job = {"TRAINING_JOB_NAME": "job", "SM_HOSTS": '["a"]'}
-    assert channel.job_token(job) == channel.job_token({**job, "HOSTNAME": "x"})
-    tokens = {
-        channel.job_token(job),
-        channel.job_token({**job, "DLC_DATA_TOKEN": "t"}),
-        channel.job_token({"SM_HOSTS": '["a"]'}),
-    }
-    assert len(tokens | {channel.job_token(job, "own"), channel.job_token({})}) == 5
+        control_rpc.open_reply(TOKEN, nonce, control_rpc.STATUS, call[keys.NONCE_BYTES :])  # a call is no reply

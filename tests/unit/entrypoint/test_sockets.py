@@ -1,37 +1,18 @@
-"""PendingConnections: seats for those who have proved nothing, and what they claim; they end nothing."""
+"""sockets: seats for strangers beside those of the hosts, and a leader that does not answer as one."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import NoReturn
 
 import pytest
 
+from dlc_channel.channel import FEWEST_SEATS
 from launch.base.errors import CONFIG, LaunchError
-from launch.coordination.channel import FEWEST_SEATS, Channel, PendingConnections, UnprovedClaims, count_seats
-from launch.coordination.sockets import HOPELESS_AFTER, SURE_AFTER, CoordinatorAddress
-
-
-def channels(stack: ExitStack, count: int) -> list[Channel]:
-    ends = [end for _ in range(count) for end in map(stack.enter_context, socket.socketpair())]
-    return [Channel(end, b"k" * 32, is_server=True) for end in ends[::2]]
-
-
-def test_when_all_seats_are_taken_the_address_with_most_loses_its_oldest() -> None:
-    with ExitStack() as stack:
-        crowd = PendingConnections(3)
-        first, second, third, late = channels(stack, 4)
-        assert [crowd.add(first, "a"), crowd.add(second, "b"), crowd.add(third, "b")] == [None, None, None]
-        assert crowd.add(late, "c") is second
-        crowd.discard(second)
-        assert crowd.to_evict() is first
-
-
-def test_nobody_makes_room_where_nobody_is() -> None:
-    assert PendingConnections(1).to_evict() is None
+from launch.coordination.coordinator import pack_json, unpack_json
+from launch.coordination.sockets import HOPELESS_AFTER, SURE_AFTER, CoordinatorAddress, UnprovedClaims, count_seats
 
 
 def test_seats_leave_descriptors_for_every_host_and_a_reserve() -> None:
@@ -54,13 +35,6 @@ def test_a_limit_that_does_not_do_for_the_hosts_is_said_before_the_job_waits() -
         count_seats(1000, 1024)
     assert caught.value.exit_code == CONFIG
     assert "--ulimit nofile=" in str(caught.value)
-
-
-def test_claims_are_counted_by_host_and_told_with_the_last_address() -> None:
-    claims = UnprovedClaims()
-    assert claims.describe("algo-2") == ""
-    assert [claims.add("algo-2", "10.0.0.8"), claims.add("algo-2", "10.0.0.9")] == [True, False]
-    assert claims.describe("algo-2") == "algo-2 was claimed 2 times, last from 10.0.0.9, without the job's token"
 
 
 @pytest.mark.parametrize(("error", "how"), [(OSError("x"), "connection closed"), (TimeoutError("x"), "nothing heard")])
@@ -160,3 +134,17 @@ def test_an_answer_of_a_moment_is_forgotten_when_nobody_answers_any_more(monkeyp
         now[0] += SURE_AFTER
     leader.note_failure(OSError(), "Connection refused", answered=False)
     assert "connection closed" in leader.why_unreachable
+
+
+def test_claims_are_counted_by_host_and_told_with_the_last_address() -> None:
+    claims = UnprovedClaims()
+    assert claims.describe("algo-2") == ""
+    assert [claims.add("algo-2", "10.0.0.8"), claims.add("algo-2", "10.0.0.9")] == [True, False]
+    assert claims.describe("algo-2") == "algo-2 was claimed 2 times, last from 10.0.0.9, without the job's token"
+
+
+def test_what_a_thousand_hosts_say_of_themselves_is_small_on_the_wire() -> None:
+    facts = {f"algo-{n}": {"image": "1f" * 32, "traps": ["a" * 300] * 5, "ssh key": f"{n:068d}"} for n in range(1000)}
+    packed = pack_json(facts)
+    assert len(packed) < 200_000
+    assert unpack_json(packed) == facts

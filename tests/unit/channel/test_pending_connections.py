@@ -1,0 +1,40 @@
+"""PendingConnections: seats for those who have proved nothing."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+from dlc_channel.channel import PROOF_SECONDS, Channel, PendingConnections
+
+
+def channels(stack: ExitStack, count: int) -> list[Channel]:
+    ends = [end for _ in range(count) for end in map(stack.enter_context, socket.socketpair())]
+    return [Channel(end, b"k" * 32, "group", is_server=True) for end in ends[::2]]
+
+
+def test_when_all_seats_are_taken_the_address_with_most_loses_its_oldest() -> None:
+    with ExitStack() as stack:
+        crowd = PendingConnections(3)
+        first, second, third, late = channels(stack, 4)
+        assert [crowd.add(first, "a"), crowd.add(second, "b"), crowd.add(third, "b")] == [None, None, None]
+        assert crowd.add(late, "c") is second
+        crowd.discard(second)
+        assert crowd.to_evict() is first
+
+
+def test_nobody_makes_room_where_nobody_is() -> None:
+    assert PendingConnections(1).to_evict() is None
+
+
+def test_who_proves_nothing_has_its_time_and_no_more() -> None:
+    with ExitStack() as stack:
+        crowd = PendingConnections(3)
+        first, second = channels(stack, 2)
+        second.opened_at = first.opened_at + 1
+        for each in (first, second):
+            crowd.add(each, "a")
+        assert crowd.overdue(first.opened_at + PROOF_SECONDS) == []
+        assert crowd.overdue(first.opened_at + PROOF_SECONDS + 0.5) == [first]
+        crowd.discard(first)
+        assert crowd.overdue(first.opened_at + PROOF_SECONDS + 2) == [second]

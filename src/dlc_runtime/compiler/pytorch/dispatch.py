@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare_with_eager, first_line
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
-from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.source_locations import find_create_graph_around
 
 TYPE_CHECKING = False

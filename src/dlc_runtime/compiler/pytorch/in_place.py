@@ -25,7 +25,7 @@ from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.progress import with_progress
 from dlc_runtime.compiler.pytorch.turns import horovod_of_ranks, process_group
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
-from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
 

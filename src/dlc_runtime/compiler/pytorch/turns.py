@@ -15,7 +15,8 @@ import torch
 from dlc_runtime.compiler import cache
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
-from dlc_runtime.compiler.report.choosing import EAGER, Choosing, Result, slowest
+from dlc_runtime.compiler.report.candidates import EAGER, Result, slowest
+from dlc_runtime.compiler.report.choosing import Choosing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

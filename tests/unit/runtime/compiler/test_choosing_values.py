@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc_runtime.compiler.report import choosing
-from dlc_runtime.compiler.report.choosing import EAGER, Budget, Choosing, Result, block_steps, slowest
+from dlc_runtime.compiler.report.candidates import EAGER, Budget, Result, slowest
+from dlc_runtime.compiler.report.choosing import Choosing, block_steps
 
 BUDGET = Budget(60.0, 0.05)
 

@@ -36,7 +36,7 @@ from dlc_runtime.compiler.pytorch.module_selection import (
 )
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, count_ranks
-from dlc_runtime.compiler.report import candidates
+from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
@@ -160,14 +160,14 @@ class Session:
         before = self.record.compile_seconds
         compiled = self._drain()
         way = Dispatch.way.name
-        now = self._tick(WARM_UP if compiled else EAGER if way == candidates.EAGER else AFTER)
+        now = self._tick(WARM_UP if compiled else EAGER if way == EAGER_WAY else AFTER)
         compiling = max(self.record.compile_seconds - before, 1e-6) if compiled else 0.0
         if not turns.step_ended(now, compiling, self.steps.count):
             return
         for text in turns.choosing.news:
             log(text)
         turns.choosing.news.clear()
-        if Dispatch.way.name != candidates.EAGER and self._chosen:
+        if Dispatch.way.name != EAGER_WAY and self._chosen:
             self._compile_in_place(living(self._chosen), living(self._wrappers))
             self._chosen = []
         if turns.decided:
@@ -179,7 +179,7 @@ class Session:
             text = self.record.warn(f"from step {self.steps.count} on all modules run eager: {Dispatch.failed}")
             Dispatch.failed = ""
             log(text)
-        if self.phase == COMPILED and (not self.record.modules or Dispatch.way.name == candidates.EAGER):
+        if self.phase == COMPILED and (not self.record.modules or Dispatch.way.name == EAGER_WAY):
             self._tick(EAGER)
             return
         warming_up = compiled or not self.steps.first_compiled or self._in_phase == 1
@@ -266,9 +266,7 @@ class Session:
         )
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)
-        choosing = self.record.choosing = Choosing(
-            tried, candidates.Budget(*self.settings.budget), baseline, (kept[0], kept[1])
-        )
+        choosing = self.record.choosing = Choosing(tried, self.settings.budget, baseline, (kept[0], kept[1]))
         Dispatch.choosing, Dispatch.strict = True, self.settings.strict
         if self.settings.optimizer and any(self.settings.budget):
             fuse_steps(self._optimizers.living(), self.record.notes)

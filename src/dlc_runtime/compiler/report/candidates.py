@@ -41,6 +41,8 @@ class Result(NamedTuple):
     step: int = 0
     # Bytes of the device's memory at the end of a forward.
     memory: int = 0
+    # Hash of the shapes of its first batch, 0 if they are not known.
+    shapes: int = 0
 
 
 class Budget(NamedTuple):
@@ -72,6 +74,11 @@ class Candidate:
         self.outcome = ""
         # Why it is not tried again.
         self.refused = ""
+        # It is to be tried as soon as the budget allows it.
+        self.is_due = False
+        self.was_measured = False
+        # Blocks in which it was compiled before it could be measured.
+        self.thrown = 0
 
     def note(self, block: Block, result: Result) -> None:
         self.memory = max(self.memory, result.memory)
@@ -88,9 +95,14 @@ class Candidate:
         return median(self.blocks) if self.blocks else None
 
     def line(self) -> str:
-        """Return the log's line about a candidate."""
-        measured = f"{self.verdict.words()} as {self.against}, " if self.verdict and self.verdict.low else ""
-        return f"{self.way}: {measured}compiling {self.compile_seconds:.1f} s: {self.outcome}"
+        """Return the log's line about a candidate: what is known of it, and why it was taken or left."""
+        known = [f"{self.steps} steps of {1000 * self.seconds:.1f} ms"] if self.seconds is not None else []
+        if self.verdict and self.verdict.low:
+            known.append(f"{self.verdict.words()} as {self.against}")
+        known.append(f"compiling {self.compile_seconds:.1f} s")
+        if self.memory:
+            known.append(f"{self.memory / 2**30:.1f} GiB")
+        return f"{self.way}: {', '.join(known)}: {self.outcome}"
 
     def as_json(self) -> dict[str, Any]:
         found = self.verdict
@@ -122,4 +134,5 @@ def slowest(results: Iterable[Result]) -> Result:
         elapsed=max(result.elapsed for result in found),
         step=max(result.step for result in found),
         memory=max(result.memory for result in found),
+        shapes=found[0].shapes,
     )

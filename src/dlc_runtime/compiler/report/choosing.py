@@ -30,7 +30,7 @@ CHECK_STEPS, MOST_CHECK_PAIRS = 1000, 12
 NONE_FASTER = "no other way was faster for sure"
 # So many times slower or faster than at the decision, in windows in a row, and something changed.
 DRIFT = 1.25
-# Such windows in a row; a job on eager needs twice as many after each new choice: some hosts never rest.
+# Such windows in a row, or as many with other shapes; after each new choice twice as many: some hosts never rest.
 DRIFTS = 2
 
 
@@ -38,9 +38,9 @@ class Choosing:
     """The choice of one job. `kept`: the way that a job before chose, or "", and the words for it."""
 
     def __init__(
-        self, candidates: Sequence[str], budget: Budget, eager_steps: int, kept: tuple[str, str] = ("", "")
+        self, candidates: Sequence[str], budget: tuple[float, float], eager_steps: int, kept: tuple[str, str] = ("", "")
     ) -> None:
-        self.budget = budget
+        self.budget = Budget(*budget)
         self.candidates = {way: Candidate(way) for way in (EAGER, *candidates)}
         self.way = EAGER  # the best so far
         # The way that is being measured.
@@ -55,7 +55,7 @@ class Choosing:
         self.news: list[str] = []
         self._kept, self._eager_steps = kept, eager_steps
         self._last_way, self._step, self._block_steps = EAGER, 0, 1
-        # Windows after which a job on eager chooses again.
+        # Changed windows after which the job chooses again.
         self._drifts = DRIFTS
         self._course = self._job()
         self.block = next(self._course)
@@ -101,20 +101,30 @@ class Choosing:
         if self._kept[0] in self.candidates:
             self._take_kept()
         else:
+            self._call_others()
             yield from self._choose()
         while True:
-            yield from self._watch()
-            if self.budget.allows(self.spent, self.elapsed):
+            changed = yield from self._watch()
+            if changed:
                 self._drifts *= 2
-                self.news.append(f"eager steps changed their speed for good after step {self._step}: choosing again")
+                self.news.append(f"{changed} after step {self._step}: choosing again")
                 yield from self._baseline()
-                yield from self._choose()
+            yield from self._choose()
 
     def _baseline(self) -> Generator[Block, Result, None]:
-        for candidate in self.candidates.values():
-            candidate.blocks = []
-        result = yield from self._run(EAGER, 0, self._eager_steps)
+        """Measure the best way so far anew."""
+        self.candidates[self.way].blocks = []
+        result = yield from self._run(self.way, 0, self._eager_steps)
         self._block_steps = block_steps(result.seconds or BLOCK_SECONDS)
+
+    def _call_others(self) -> None:
+        """Let all ways that can be used meet the chosen one when the budget allows it."""
+        for candidate in self.candidates.values():
+            candidate.is_due = candidate.way not in (EAGER, self.way) and not candidate.refused
+
+    def _may_choose(self) -> bool:
+        is_due = any(candidate.is_due for candidate in self.candidates.values())
+        return is_due and self.budget.allows(self.spent, self.elapsed)
 
     def _take_kept(self) -> None:
         self.way, self.reason = self._kept
@@ -123,33 +133,38 @@ class Choosing:
         self.news.append(f"{self.way} from step {self._step + 1} on, as a job before has chosen: {self.reason}")
 
     def _choose(self) -> Generator[Block, Result, None]:
-        self.way = EAGER
-        for candidate in self.candidates.values():
-            if candidate.way == EAGER or candidate.refused:
-                continue
+        before = self.way
+        for candidate in [each for each in self.candidates.values() if each.is_due]:
             if self.budget.allows(self.spent, self.elapsed):
                 self.trying = candidate.way
                 yield from self._try(candidate)
                 self.trying = ""
+            elif candidate.outcome:
+                # What it showed before stands.
+                continue
             else:
                 candidate.outcome = f"not tried: {self._used_up()}"
             self.news.append(candidate.line())
-        self._decide()
+        self._decide(before)
 
-    def _decide(self) -> None:
-        self.decided_at = self._step
-        taken, eager = self.candidates[self.way], self.candidates[EAGER]
-        self.reason = f"{taken.verdict.words()} as {taken.against}" if taken.verdict else NONE_FASTER
-        eager.outcome = f"taken: {NONE_FASTER}" if self.way == EAGER else "left"
+    def _decide(self, before: str) -> None:
+        """Take the best way. `before`: the one that the job ran until it chose."""
+        if self.way == before != EAGER:
+            self.news.append(f"{self.way} stays: {NONE_FASTER}")
+            return
+        self.decided_at, self.reason = self._step, self.reason or NONE_FASTER
+        self.candidates[EAGER].outcome = f"taken: {self.reason}" if self.way == EAGER else "left"
         self.news.append(self.words())
 
     def _try(self, candidate: Candidate) -> Generator[Block, Result, None]:
         candidate.against, candidate.verdict, candidate.outcome = self.way, None, "being measured"
+        candidate.is_due, candidate.blocks = False, []
         if not (yield from self._warm_up(candidate)):
             return
         pairs: list[Pair] = []
-        # The first choice lets each candidate be measured; those after it take what is left of the budget.
-        thrown, spent_before = 0, self.spent if self._drifts == DRIFTS else 0.0
+        # Each candidate is let be measured once; what is measured again takes what is left of the budget.
+        thrown, spent_before = 0, 0.0 if candidate.was_measured else self.spent
+        candidate.was_measured = True
         while len(pairs) < MOST_PAIRS and thrown < MOST_THROWN:
             pair = yield from self._pair(self.way, candidate, other_first=len(pairs) % 2 == 0)
             if candidate.refused:
@@ -174,6 +189,7 @@ class Choosing:
             if self.way != EAGER:
                 self.candidates[self.way].outcome = f"left for {candidate.way}"
             self.way, candidate.outcome = candidate.way, "taken"
+            self.reason = f"{verdict.words()} as {candidate.against}"
         elif verdict is not None and verdict.is_sure:
             candidate.outcome = "left: slower" if verdict.kind == SLOWER else "left: no faster"
         else:
@@ -181,16 +197,18 @@ class Choosing:
 
     def _warm_up(self, candidate: Candidate) -> Generator[Block, Result, bool]:
         """Run single steps until one compiles nothing; return whether the candidate can be measured."""
-        for thrown in range(MOST_THROWN):
+        while candidate.thrown < MOST_THROWN:
             result = yield from self._run(candidate.way, 0, 1)
             # The first step after compiling is as one after a switch.
             self._last_way = ""
             if candidate.refused:
                 return False
             if not result.compiling:
+                candidate.thrown = 0
                 return True
-            if thrown + 1 >= PATIENCE and not self.budget.allows(self.spent, self.elapsed):
-                candidate.outcome = f"left: still compiling, {self._used_up()}"
+            candidate.thrown += 1
+            if candidate.thrown >= PATIENCE and not self.budget.allows(self.spent, self.elapsed):
+                candidate.outcome, candidate.is_due = f"left: still compiling, {self._used_up()}", True
                 return False
         candidate.refused = f"compiled again in each of {MOST_THROWN} steps"
         candidate.outcome = f"left: {candidate.refused}"
@@ -224,25 +242,32 @@ class Choosing:
 
     # -- after the decision ---------------------------------------------------------------------------------------
 
-    def _watch(self) -> Generator[Block, Result, None]:
-        """Run the chosen way until it is eager and its speed has changed for good."""
+    def _watch(self) -> Generator[Block, Result, str]:
+        """Run the chosen way until others may meet it; return what has changed, "" if the budget has grown."""
         reference, changed, steps = self.candidates[self.way].seconds, 0, 0
+        shapes, last, stays = 0, 0, 0
         while True:
-            result = yield from self._run(self.way, 0, WINDOW_STEPS)
+            way, what = self.way, ""
+            result = yield from self._run(way, 0, WINDOW_STEPS)
             steps += WINDOW_STEPS
-            if self.candidates[self.way].refused:
+            reference = reference or result.seconds
+            changed = drifted_on(changed, result.seconds / reference if reference and result.seconds else 1.0)
+            shapes = shapes or result.shapes
+            stays = 0 if result.shapes in (0, shapes) else stays + 1 if result.shapes == last else 1
+            last = result.shapes
+            if self.candidates[way].refused:
                 self._give_up()
-                reference = None
-                continue
-            seconds = result.seconds
-            reference = reference or seconds
-            changed = drifted_on(changed, seconds / reference if reference and seconds else 1.0)
-            if abs(changed) >= self._drifts and self.way == EAGER:
-                return
-            if self.way != EAGER and (abs(changed) >= DRIFTS or steps >= CHECK_STEPS):
-                way, drifted = self.way, abs(changed) >= DRIFTS
+            elif way != EAGER and (DRIFTS in (abs(changed), stays) or steps >= CHECK_STEPS):
+                steps = 0
                 yield from self._check(self.candidates[way])
-                reference, changed, steps = None if drifted or way != self.way else reference, 0, 0
+            if self.way != way:
+                reference, changed, stays = None, 0, 0
+            elif max(abs(changed), stays) >= self._drifts and self.budget.allows(self.spent, self.elapsed):
+                self._call_others()
+                new_shapes = stays >= self._drifts
+                what = "the data have other shapes" if new_shapes else f"{way} steps changed their speed for good"
+            if self._may_choose():
+                return what
 
     def _check(self, candidate: Candidate) -> Generator[Block, Result, None]:
         """Compare the chosen way with eager: one pair, and more if eager was faster; give the way up for sure only."""
@@ -268,6 +293,7 @@ class Choosing:
         self.way, self.decided_at = EAGER, self._step
         self.reason = f"{given_up.way} was given up: {given_up.refused}"
         self.candidates[EAGER].outcome = f"taken: {self.reason}"
+        self._call_others()
         self.news.append(f"eager from step {self._step + 1} on: {self.reason}")
 
 

@@ -39,7 +39,7 @@ class Result(NamedTuple):
     elapsed: float = 0.0
     # The last one of the block.
     step: int = 0
-    # Bytes of the device's memory at the end of a forward.
+    # Bytes of the device's memory that tensors took at most.
     memory: int = 0
     # Hash of the shapes of its first batch, 0 if they are not known.
     shapes: int = 0
@@ -81,7 +81,9 @@ class Candidate:
         self.thrown = 0
 
     def note(self, block: Block, result: Result) -> None:
-        self.memory = max(self.memory, result.memory)
+        # While something is compiled, eager runs too, and what the compiler tries out.
+        if not result.compiling:
+            self.memory = max(self.memory, result.memory)
         self.compile_seconds += result.compiling
         if result.failed and self.way != EAGER:
             self.refused = result.failed

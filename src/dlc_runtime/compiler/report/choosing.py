@@ -123,7 +123,7 @@ class Choosing:
             candidate.is_due = candidate.way not in (EAGER, self.way) and not candidate.refused
 
     def _may_choose(self) -> bool:
-        is_due = any(candidate.is_due for candidate in self.candidates.values())
+        is_due = any(candidate.is_due and not candidate.refused for candidate in self.candidates.values())
         return is_due and self.budget.allows(self.spent, self.elapsed)
 
     def _take_kept(self) -> None:
@@ -134,7 +134,10 @@ class Choosing:
 
     def _choose(self) -> Generator[Block, Result, None]:
         before = self.way
-        for candidate in [each for each in self.candidates.values() if each.is_due]:
+        for candidate in self.candidates.values():
+            # One may have been refused together with another.
+            if not candidate.is_due or candidate.refused:
+                continue
             if self.budget.allows(self.spent, self.elapsed):
                 self.trying = candidate.way
                 yield from self._try(candidate)

@@ -96,6 +96,11 @@ class Candidate:
     def seconds(self) -> float | None:
         return median(self.blocks) if self.blocks else None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether it is to be tried; it may have been refused since, together with another."""
+        return self.is_due and not self.refused
+
     def line(self) -> str:
         """Return the log's line about a candidate: what is known of it, and why it was taken or left."""
         known = [f"{self.steps} steps of {1000 * self.seconds:.1f} ms"] if self.seconds is not None else []

@@ -120,11 +120,11 @@ class Choosing:
     def _call_others(self) -> None:
         """Let all ways that can be used meet the chosen one when the budget allows it."""
         for candidate in self.candidates.values():
-            candidate.is_due = candidate.way not in (EAGER, self.way) and not candidate.refused
+            candidate.is_due = candidate.way not in (EAGER, self.way)
 
     def _may_choose(self) -> bool:
-        is_due = any(candidate.is_due and not candidate.refused for candidate in self.candidates.values())
-        return is_due and self.budget.allows(self.spent, self.elapsed)
+        waiting = any(candidate.is_waiting for candidate in self.candidates.values())
+        return waiting and self.budget.allows(self.spent, self.elapsed)
 
     def _take_kept(self) -> None:
         self.way, self.reason = self._kept
@@ -135,8 +135,7 @@ class Choosing:
     def _choose(self) -> Generator[Block, Result, None]:
         before = self.way
         for candidate in self.candidates.values():
-            # One may have been refused together with another.
-            if not candidate.is_due or candidate.refused:
+            if not candidate.is_waiting:
                 continue
             if self.budget.allows(self.spent, self.elapsed):
                 self.trying = candidate.way

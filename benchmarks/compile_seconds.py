@@ -6,7 +6,8 @@ usage: python benchmarks/compile_seconds.py [--torch-python FILE] [--tensorflow-
 Each row is two trainings of an unchanged script, each a process of its own with an empty temporary folder. `default` is
 inductor for the whole model, `auto` what a job pays that chooses by measuring: all candidates that it tries. PyTorch is
 compiled regionally only if a model has a block more than three times, so `deep` has six layers; where it has not,
-`regional` is `default`. TensorFlow has `default` and `auto`.
+`regional` is `default`. TensorFlow has `default` and `auto`. Goals: regionally at most half the seconds of `default`,
+with the cache at most 20 % (PyTorch) and 30 % (TensorFlow) of those without.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from compiling.figures import COLD, WARM, Case
+from compiling.figures import COLD, WARM, WARM_GOALS, Case
 from compiling.runs import FailedTrainingError, Pythons, Runner, lacks, pythons
 
 BACKENDS = {"pytorch": "inductor", "tensorflow": "xla"}
@@ -26,7 +27,7 @@ MODELS = ("bert", "gpt", "resnet", "vit")
 WAYS = {"pytorch": ("default", "regional", "auto"), "tensorflow": ("default", "auto")}
 STEPS = 12  # five of them eager
 MANY_STEPS, CHOOSING_SECONDS = 100_000, {COLD: 60.0, WARM: 20.0}
-GOALS = {"pytorch": 20.0, "tensorflow": 30.0}  # percent of the cold compilation, with the cache
+REGIONAL_GOAL = 0.5  # of `default`
 
 
 class Row(NamedTuple):
@@ -36,6 +37,7 @@ class Row(NamedTuple):
     cold: float  # seconds
     warm: float
     chosen: str  # by a job that chooses
+    in_blocks: bool = False  # a block that occurs more than three times was compiled once
 
     @property
     def percent(self) -> float:
@@ -92,7 +94,9 @@ def measured(runner: Runner, case: Case, way: str) -> Row:
     cache = runner.folder / "cache"
     cold, warm = (runner.train(case, kind, cache) for kind in (COLD, WARM))
     first, again = (float(run.report["compile_seconds"]) for run in (cold, warm))
-    row = Row(case.framework, case.model, way, first, again, cold.way if way == "auto" else "")
+    # Net.Block.regional is a block of Net, Net.regional all of it.
+    in_blocks = way == "regional" and any(graph["function"].count(".") > 1 for graph in cold.report["graphs"])
+    row = Row(case.framework, case.model, way, first, again, cold.way if way == "auto" else "", in_blocks)
     print(f"{case.framework} {case.model}, {way}: {row.cold:.1f} s, {row.warm:.1f} s", file=sys.stderr)
     return row
 
@@ -102,14 +106,24 @@ def table(rows: list[Row]) -> str:
     whole = {(row.framework, row.model): row.cold for row in rows if row.way == "default"}
     for row in rows:
         share = row.cold / whole[row.framework, row.model] if whole.get((row.framework, row.model)) else None
-        goal = GOALS[row.framework]
-        met = "met" if row.percent <= goal else "missed"
+        goal = WARM_GOALS[row.framework]
         way = f"{row.way} (chose {row.chosen})" if row.chosen else row.way
         lines.append(
-            f"| {row.framework} {row.model} | {way} | {row.cold:.1f} | {'-' if share is None else f'{share:.0%}'} "
-            f"| {row.warm:.1f} | {row.percent:.0f}% | at most {goal:.0f}%: {met} |"
+            f"| {row.framework} {row.model} | {way} | {row.cold:.1f} | {share_of_default(row, share)} "
+            f"| {row.warm:.1f} | {row.percent:.0f}% | at most {goal:.0f}%: {met(row.percent <= goal)} |"
         )
     return "\n".join(lines)
+
+
+def share_of_default(row: Row, share: float | None) -> str:
+    """Return the share, with the goal if blocks were compiled once."""
+    if share is None or not row.in_blocks:
+        return "-" if share is None else f"{share:.0%}"
+    return f"{share:.0%}, at most {REGIONAL_GOAL:.0%}: {met(share <= REGIONAL_GOAL)}"
+
+
+def met(goal: bool) -> str:
+    return "met" if goal else "missed"
 
 
 if __name__ == "__main__":

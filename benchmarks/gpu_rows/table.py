@@ -7,10 +7,15 @@ from statistics import geometric_mean
 from typing import Any
 
 from compiling import losses
+from compiling.figures import GPU_GOAL, LEAST_ON_GPU
 
 from gpu_rows.rows import FAILED, LEFT_OUT, MEASURED, Result
 
 EAGER, AUTO = "eager", "auto"
+TRAINER = "trainer"
+MEAN_OF = "bf16"  # whose models' mean has a goal
+MOST_CHOOSING = 60.0  # seconds beside compiling
+MOST_MEMORY = 1.0  # of eager's
 
 
 def compared(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -21,18 +26,19 @@ def compared(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def key_of(figures: Mapping[str, Any]) -> tuple[str, str]:
-    return figures.get("model", "trainer"), figures["dtype"]
+    return figures.get("model", TRAINER), figures["dtype"]
 
 
 def beside(figures: Mapping[str, Any], eager: Mapping[str, Any] | None) -> dict[str, Any]:
     dtype = key_of(figures)[1]
-    found = {**figures, "times": None, "loss_difference": None, "losses_compared": 0, "same": True}
+    found = {**figures, "times": None, "loss_difference": None, "losses_compared": 0, "same": True, "memory": None}
     if eager is None or figures["way"] == EAGER:
         return found
     difference = losses.largest_difference(eager["losses"], figures["losses"])
     compared_steps = min(len(eager["losses"]), len(figures["losses"]))
     times = eager["ms"] / figures["ms"] if is_settled(figures) else None
     found |= {"times": times, "loss_difference": difference, "losses_compared": compared_steps}
+    found["memory"] = figures["peak_gb"] / eager["peak_gb"] if eager["peak_gb"] and figures["peak_gb"] else None
     return found | {"same": losses.is_same(difference, dtype)}
 
 
@@ -45,7 +51,8 @@ def is_settled(figures: Mapping[str, Any]) -> bool:
 
 def page(facts: Mapping[str, Any], results: Sequence[Result], commit: str) -> str:
     trainings = compared(results)
-    parts = [head(facts, commit), training_table(trainings), mean_line(trainings), choice_table(trainings)]
+    parts = [head(facts, commit), training_table(trainings), mean_line(trainings), goals(trainings)]
+    parts.append(choice_table(trainings))
     parts += [other(result) for result in results if result.state == MEASURED and "way" not in result.figures]
     parts.append(unmeasured(results))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -87,6 +94,39 @@ def mean_line(trainings: Iterable[Mapping[str, Any]]) -> str:
         f"lowest {min(times):.2f}."
         for (dtype, way), times in lines.items()
     )
+
+
+def goals(trainings: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wanted of the trainings as the runtime chose, and whether it is so if that is known."""
+    chosen = [each for each in trainings if each["way"] == AUTO]
+    known = [each for each in chosen if each["times"]]
+    models = [each["times"] for each in known if "model" in each]
+    wanted = [each["times"] for each in known if "model" in each and each["dtype"] == MEAN_OF]
+    trainer = [each["times"] for each in known if key_of(each)[0] == TRAINER]
+    choosing = [each["choosing"]["spent_seconds"] - each["compile_seconds"] for each in chosen if is_timed(each)]
+    memory = [each["memory"] for each in known if each["memory"]]
+    same = [float(not each["same"]) for each in chosen if each["losses_compared"]]
+    lines = [
+        goal(f"{MEAN_OF}, geometric mean of the models", geometric_mean(wanted) if wanted else None, GPU_GOAL),
+        goal("the model that wins least", min(models, default=None), LEAST_ON_GPU),
+        goal("the Trainer's job", min(trainer, default=None), LEAST_ON_GPU),
+        goal("seconds of choosing beside compiling", max(choosing, default=None), MOST_CHOOSING, most=True),
+        goal("peak memory, times eager's", max(memory, default=None), MOST_MEMORY, most=True),
+        goal("trainings whose losses differ", sum(same) if same else None, 0.0, most=True),
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def is_timed(each: Mapping[str, Any]) -> bool:
+    return "choosing" in each and "compile_seconds" in each and is_settled(each)
+
+
+def goal(name: str, value: float | None, wanted: float, most: bool = False) -> str:
+    if value is None:
+        return ""
+    met = value <= wanted if most else value >= wanted
+    bound = "at most" if most else "at least"
+    return f"{name}: {value:.2f}, goal {bound} {wanted:g}: {'met' if met else 'missed'}."
 
 
 CHOICE_HEADS = ("training", "candidate", "steps", "ms", "beside", "compile s", "memory GB", "outcome")

@@ -1,4 +1,4 @@
-"""Digests of a cache's files, which tell files that were cut or changed: no job could load them."""
+"""Digests of a cache's files: what was cut or changed no job could load."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 # A line for each file, appended, of which the last counts: digest, stamp, path.
 NAME = "digests"
-GONE = "-"  # in place of a digest
-CHUNK = 1 << 20  # bytes
+GONE = "-"
+CHUNK = 1 << 20
 
 
 def note_digests(folder: str) -> None:
@@ -46,12 +46,12 @@ def delete_damaged(folder: str, alone: bool) -> list[str]:
 
 
 def is_code(path: str) -> bool:
-    """Return whether it lies in a folder of inductor's code: they have names of two letters."""
+    """Return whether it lies in a folder of inductor's code: of two letters."""
     return len(path.partition(os.sep)[0]) == 2
 
 
 def stamped_files(folder: str) -> Iterator[tuple[str, str]]:
-    """Yield path and stamp of the files below a folder; the stamp changes with each write and each copy."""
+    """Yield path and stamp, which changes with each write and copy, of the files below a folder."""
     for parent, _, names in os.walk(folder):
         for name in names:
             whole = os.path.join(parent, name)

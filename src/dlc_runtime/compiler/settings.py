@@ -1,4 +1,4 @@
-"""The compiler's settings, from DLC_COMPILER and its options, and its errors. Standard library only."""
+"""The compiler's settings, from the environment, and its errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INDUCTOR, XLA, OFF = "inductor", "xla", "off"
 BACKENDS = (INDUCTOR, XLA, OFF)
 AUTO, DEFAULT = "auto", "default"
 MODES = (AUTO, DEFAULT, "cuda-graphs", "regional", "max")
-NORMAL, MOST = "normal", "max"  # effort
+NORMAL, MOST = "normal", "max"
 # Seconds and share of the job so far; the larger counts.
 BUDGET = (60.0, 0.05)
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -21,7 +21,7 @@ class Settings(NamedTuple):
     backend: str = INDUCTOR
     strict: bool = False
     debug: bool = False
-    dynamic: Optional[bool] = None  # noqa: UP045 - Python 3.9 evaluates it
+    dynamic: Optional[bool] = None  # noqa: UP045
     eager_steps: int = 5
     report: str = REPORT
     minutes: float = 5.0
@@ -55,7 +55,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def read_choice(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """Return the value of a variable, the first of `values` if it is not set."""
+    """Return a variable's value, else the first of `values`."""
     value = environ.get(name, "").strip().lower() or values[0]
     if value not in values:
         raise CompilerError(f"{name}={environ[name]}: expected one of {', '.join(values)}")
@@ -63,7 +63,7 @@ def read_choice(environ: Mapping[str, str], name: str, values: tuple[str, ...]) 
 
 
 def read_budget(text: str) -> tuple[float, float]:
-    """Read `SECONDS`, `PERCENT%` or `SECONDS,PERCENT%`; what is not named is 0."""
+    """Read `SECONDS`, `PERCENT%` or both with a comma."""
     if not text.strip():
         return BUDGET
     seconds = share = 0.0
@@ -102,8 +102,8 @@ def read_number(environ: Mapping[str, str], name: str, default: float, least: fl
 
 
 class CompilerError(RuntimeError):
-    """The compiler runtime cannot do what the job asks for."""
+    """What the job asks for cannot be done."""
 
 
 class StrictError(CompilerError):
-    """DLC_COMPILER_STRICT=1, and something stayed eager."""
+    """Something stayed eager in a strict job."""

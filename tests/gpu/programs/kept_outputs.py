@@ -47,12 +47,25 @@ class Net(torch.nn.Module):
         return self.last(torch.nn.functional.gelu(self.first(values)))
 
 
+class KeepingNet(Net):
+    """Keeps parts of each forward itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.sums = []
+
+    def forward(self, values):
+        self.hidden = self.first(values)
+        self.sums.append(self.hidden.sum(1))
+        return self.last(torch.nn.functional.gelu(self.hidden))
+
+
 class Training:
     """A model with its optimizer, the same numbers in each one."""
 
-    def __init__(self, batch=BATCH):
+    def __init__(self, batch=BATCH, kind=Net):
         torch.manual_seed(0)
-        self.model = Net().to(DEVICE)
+        self.model = kind().to(DEVICE)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
         self.batches = [torch.randn(batch, WIDTH).to(DEVICE) for _ in range(STEPS)]
         self.classes = torch.randint(CLASSES, (batch,)).to(DEVICE)
@@ -130,6 +143,67 @@ def gradients_read_after_another_forward():
     return training.ended(*kept)
 
 
+def gradients_in_a_list():
+    """As parts of each, of a script that sets them to None."""
+    training, kept = Training(), []
+    for batch in training.batches:
+        training.loss(training.model(batch)).backward()
+        kept += [parameter.grad.view(-1) for parameter in training.model.parameters()]
+        training.optimizer.step()
+        training.optimizer.zero_grad()
+    return training.ended(*(each.square().sum() for each in kept))
+
+
+def gradients_by_a_function():
+    training, kept = Training(), []
+    for batch in training.batches:
+        loss = training.loss(training.model(batch))
+        kept += torch.autograd.grad(loss, list(training.model.parameters()), retain_graph=True)
+        training.step(loss)
+    return training.ended(*(each.square().sum() for each in kept))
+
+
+def gradients_of_the_input():
+    training, kept = Training(), []
+    for batch in training.batches:
+        training.step(training.loss(training.model(batch.requires_grad_())))
+        kept.append(batch.grad)
+    return training.ended(*(each.square().sum() for each in kept))
+
+
+def attributes():
+    training, kept = Training(kind=KeepingNet), []
+    for batch in training.batches:
+        training.step(training.loss(training.model(batch)))
+        kept.append(training.model.hidden)
+    return training.ended(*(each.sum() for each in kept + training.model.sums))
+
+
+def hooks():
+    """One from the start, one that comes later, one of the backward."""
+    training, kept = Training(), []
+
+    def keep(_module, inputs, output):
+        kept.extend((inputs[0].detach(), output.detach()))
+
+    training.model.first.register_forward_hook(keep)
+    training.model.last.register_full_backward_hook(lambda _module, inputs, outputs: kept.extend((*inputs, *outputs)))
+    for number, batch in enumerate(training.batches):
+        if number == STEPS // 2:
+            training.model.last.register_forward_hook(keep)
+        training.step(training.loss(training.model(batch)))
+    return training.ended(*(each.sum() for each in kept))
+
+
+def hook_of_a_parameter():
+    """It sees gradients before they can be copied: from here on nothing is replayed."""
+    training, kept = Training(), []
+    training.model.last.weight.register_hook(kept.append)
+    for batch in training.batches:
+        training.step(training.loss(training.model(batch)))
+    return training.ended(*(each.sum() for each in kept))
+
+
 def mean_of_the_weights():
     training = Training()
     kept = [parameter.detach().clone() for parameter in training.model.parameters()]
@@ -177,7 +251,9 @@ def generated():
 CASES = (
     sum_of_losses, losses_in_a_list, logits_in_a_list, large_logits_in_a_list, accumulated_gradients,
     gradients_set_to_zero_in_place, gradients_read_after_another_forward,
-    mean_of_the_weights, second_forward, evaluation_between, generated,
+    mean_of_the_weights, second_forward, evaluation_between, generated, gradients_in_a_list, gradients_by_a_function,
+    gradients_of_the_input, attributes, hooks,
+    hook_of_a_parameter,  # the last one
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -151,8 +151,22 @@ def test_a_rank_that_hears_nothing_of_the_others_trains_on_eager(runner: Runner)
 
 
 def test_what_scripts_keep_does_not_change_under_them(runner: Runner) -> None:
-    """A way that writes over what it returned, as CUDA graphs do: the script names what is kept, in eight scripts."""
+    """A way that writes over what it returned, as CUDA graphs do: the script names what is kept, in 16 scripts."""
     run = runner.both("keeps_outputs.py", weights=1e-6)
-    assert run.report["fallbacks"] == run.report["warnings"] == []
-    assert len(run.report["modules"]) == 8
-    assert run.report["steps"]["after"]["steps"] >= 8 * 6
+    others = [text for text in run.report["warnings"] if "the hooks of self.body.1 are not those" not in text]
+    assert run.report["fallbacks"] == others == []  # a hook that comes late compiles again
+    assert len(run.report["modules"]) == 16
+    assert run.report["steps"]["after"]["steps"] >= 16 * 5
+
+
+def test_a_way_that_reuses_memory_is_refused_where_a_hook_sees_gradients_in_it(runner: Runner) -> None:
+    run = runner.both("keeps_outputs.py", "parameter-hook", weights=1e-6)
+    assert "Net: a hook of head.weight may keep a gradient, and the next step would write over it" in run.log
+
+
+def test_what_a_forward_keeps_is_no_trace_of_the_comparison(runner: Runner) -> None:
+    """A list of losses that the script adds up and empties in each step, as of a mixture of experts."""
+    eager = runner.run(SCRIPT, "same", "30", "keeps", compiler="")
+    run = runner.run(SCRIPT, "same", "30", "keeps", environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
+    same(run, eager)
+    assert way(run, "same")["compared"].startswith("as eager: outputs within 0")

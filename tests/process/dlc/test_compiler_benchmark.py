@@ -137,7 +137,7 @@ def test_a_loss_that_is_no_number_is_a_failure_and_no_difference(loss: float) ->
         figures.figure(held)
 
 
-@pytest.mark.parametrize(("compiled", "met"), [(0.05, True), (0.1, False)])
+@pytest.mark.parametrize(("compiled", "met"), [(0.062, True), (0.064, False)])
 def test_on_a_gpu_the_geometric_mean_is_held_to_its_goal(compiled: float, met: bool) -> None:
     figures = module("compiling.figures")
     held = [measured(name, "cuda", eager=[plain(0.1)], cold=[training(0.1, 1, compiled, 1)]) for name in ("a", "b")]
@@ -146,13 +146,42 @@ def test_on_a_gpu_the_geometric_mean_is_held_to_its_goal(compiled: float, met: b
     assert row.ratio == pytest.approx(compiled / 0.1)
 
 
-@pytest.mark.parametrize(("warm", "met"), [(2.9, True), (3.1, False)])
+@pytest.mark.parametrize(
+    ("device", "compiled", "met"),
+    [("cpu", 0.102, True), ("cpu", 0.104, False), ("cuda", 0.099, True), ("cuda", 0.101, False)],
+)
+def test_no_model_may_lose_and_the_one_that_wins_least_is_named(device: str, compiled: float, met: bool) -> None:
+    figures = module("compiling.figures")
+    held = [
+        measured(name, device, eager=[plain(0.1)], cold=[training(0.1, 1, seconds, 1)])
+        for name, seconds in (("fast", 0.05), ("slow", compiled))
+    ]
+    row = figures.means([figures.figure(each) for each in held])[1]
+    assert "inductor slow" in row.name
+    assert row.met is met
+
+
+def test_each_model_of_tensorflow_is_held_to_the_goal_of_a_warm_compilation() -> None:
+    figures = module("compiling.figures")
+    held = [
+        figures.Measured(
+            figures.Case("tensorflow", "xla", name),
+            [plain(0.1)], [training(0.1, 9, 0.1, 10)], [training(0.1, 9, 0.1, warm)],
+        )
+        for name, warm in (("a", 1.0), ("b", 3.5))
+    ]  # fmt: skip
+    row = figures.means([figures.figure(each) for each in held])[-1]
+    assert row.ratio == pytest.approx(0.187, abs=0.001)
+    assert (row.met, row.goal) == (False, "at most 0.30, the highest is 0.35")
+
+
+@pytest.mark.parametrize(("warm", "met"), [(1.9, True), (2.1, False)])
 def test_a_warm_compilation_is_held_to_its_share_of_a_cold_one(warm: float, met: bool) -> None:
     figures = module("compiling.figures")
     held = measured(eager=[plain(0.1)], cold=[training(0.1, 9, 0.1, 10)], warm=[training(0.1, 9, 0.1, warm)])
     rows = figures.means([figures.figure(held)])
-    assert [row.met for row in rows] == [None, met]
-    assert f"at most 0.30: {'met' if met else 'missed'}" in figures.row_table(rows)
+    assert [row.met for row in rows] == [None, True, met]
+    assert f"at most 0.20: {'met' if met else 'missed'}" in figures.row_table(rows)
 
 
 def test_the_picture_has_a_pair_of_bars_for_each_model_and_kind() -> None:
@@ -320,7 +349,7 @@ def test_a_run_compares_eager_cold_and_warm_and_tells_of_a_model_that_failed(
     assert "| pytorch inductor bert | 200.0 | 100.0 | 2.00 (2.00 to 2.00) | 1.90 | 10.0 | 2.0 | 20 |" in table
     assert "| 0.0e+00 (at most 0.001) | 2 | inductor |" in table
     assert "| pytorch inductor vit | failed: pytorch inductor vit, eager: exit code 1 |" in table
-    assert "| 0.200 | at most 0.30: met | 2 |" in table
+    assert "| 0.200 | at most 0.20: met | 2 |" in table
     written = json.loads((tmp_path / "out.json").read_text())
     assert [run["kind"] for run in written["trainings"]] == ["eager", "eager", "cold", "warm", "warm"]
     assert written["software"] == "stand-in 1.0"
@@ -350,7 +379,11 @@ def test_compile_seconds_stand_beside_those_of_the_whole_model_and_the_goal() ->
     seconds = module("compile_seconds")
     whole = seconds.Row("pytorch", "gpt", "default", 30.0, 3.0, "")
     chosen = seconds.Row("pytorch", "gpt", "auto", 12.0, 3.6, "regional")
-    assert seconds.table([whole, chosen]).splitlines()[2:] == [
+    in_blocks = seconds.Row("pytorch", "gpt", "regional", 15.3, 1.0, "", in_blocks=True)
+    of_another = seconds.Row("tensorflow", "vit", "default", 10.0, 3.1, "")
+    assert seconds.table([whole, in_blocks, of_another, chosen]).splitlines()[2:] == [
         "| pytorch gpt | default | 30.0 | 100% | 3.0 | 10% | at most 20%: met |",
+        "| pytorch gpt | regional | 15.3 | 51%, at most 50%: missed | 1.0 | 7% | at most 20%: met |",
+        "| tensorflow vit | default | 10.0 | 100% | 3.1 | 31% | at most 30%: missed |",
         "| pytorch gpt | auto (chose regional) | 12.0 | 40% | 3.6 | 30% | at most 20%: missed |",
     ]

@@ -221,6 +221,25 @@ def test_the_page_compares_times_and_losses_with_eagers_and_has_the_candidates()
     assert "bf16, auto: 1.25 times as fast as eager, geometric mean of 1 models; lowest 1.25." in page
     assert "| bert bf16 | inductor | 44 | 40.0 | 1.22 to 1.27 times as fast as eager | 30.0 |  | taken |" in page
     assert "bert bf16: inductor from step 90 on; choosing took 33 s." in page
+    assert [line for line in page.splitlines() if ", goal " in line] == [
+        "bf16, geometric mean of the models: 1.25, goal at least 1.6: missed.",
+        "the model that wins least: 1.25, goal at least 1: met.",
+        "seconds of choosing beside compiling: 2.00, goal at most 60: met.",
+        "peak memory, times eager's: 1.00, goal at most 1: met.",
+        "trainings whose losses differ: 0.00, goal at most 0: met.",
+    ]
+
+
+def test_the_page_has_the_goals_of_the_trainer_and_of_memory_that_were_missed() -> None:
+    auto, eager, _ = trainings()
+    for each in (auto, eager):
+        del each.figures["model"]
+    auto.figures.update(ms=51.0, peak_gb=9.0, losses=[2.0, 1.5])
+    page = module("gpu_rows.table").page(facts(), [auto, eager], "1234567")
+    assert "the Trainer's job: 0.98, goal at least 1: missed." in page
+    assert "peak memory, times eager's: 1.12, goal at most 1: missed." in page
+    assert "trainings whose losses differ: 1.00, goal at most 0: missed." in page
+    assert "geometric mean" not in page
 
 
 def test_a_training_that_ended_while_it_compiled_or_measured_has_no_speed() -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import copy
 import random
 import sys
+import time
 
 import torch
 from torch.utils._pytree import tree_flatten
+
+from dlc_runtime.compiler.report.verdict import FEWEST_PAIRS, Pair, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ DRAWS = 3
 # Allowed beyond the draws: times their spread, and a share of the value.
 SPREAD, RANDOM_TOLERANCE = 10.0, 0.05
 PLAIN = (int, float, str, bool, type(None))
+# What measuring TF32 may take.
+TF32_SECONDS = 1.0
 
 
 class DifferentError(Exception):
@@ -46,13 +51,21 @@ class PassResult:
         return torch.stack([*(value.cpu() for value in outputs), self.norms.norm().cpu()])
 
 
-def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> torch.Tensor:
-    """Return norms of the gradients of a loss if one is returned, else of all outputs with fixed weights."""
+def find_gradients(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradients of a loss if one is returned, else of all outputs with fixed weights."""
     roots = [tensor for tensor in tensors if tensor.requires_grad]
     roots = [tensor for tensor in roots if tensor.numel() == 1][:1] or roots
     if not roots or not parameters:
+        return ()
+    weights = [make_weights(root) for root in roots]
+    found: tuple[torch.Tensor | None, ...] = torch.autograd.grad(roots, parameters, weights, allow_unused=True)
+    return found
+
+
+def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> torch.Tensor:
+    found = find_gradients(tensors, parameters)
+    if not found:
         return torch.zeros(1)
-    found = torch.autograd.grad(roots, parameters, [make_weights(root) for root in roots], allow_unused=True)
     dense = [value.coalesce().values() if value is not None and value.is_sparse else value for value in found]
     return torch.stack([torch.zeros(()) if value is None else value.detach().float().norm().cpu() for value in dense])
 
@@ -71,21 +84,42 @@ class ModuleState:
             (
                 part,
                 [(name, held, held.detach().clone()) for name, held in part._buffers.items() if held is not None],
-                {name: value for name, value in vars(part).items() if type(value) in PLAIN},
+                {name: (value, copy_content(value)) for name, value in vars(part).items() if is_kept(name, value)},
             )
             for part in module.modules()
         ]
 
     def restore(self) -> None:
         self._random.restore()
-        for part, buffers, plain in self._parts:
+        for part, buffers, kept in self._parts:
             for name, held, value in buffers:
                 if not torch.equal(held, value):
                     # A graph that still needs its backward does not count this as a change.
                     held.data.copy_(value)
                 part._buffers[name] = held
             held_now = vars(part)
-            held_now.update((name, value) for name, value in plain.items() if held_now.get(name) is not value)
+            for name, (value, content) in kept.items():
+                if held_now.get(name) is not value:
+                    held_now[name] = value
+                if isinstance(value, list):
+                    value[:] = content
+                elif isinstance(value, dict):
+                    value.clear()
+                    value.update(content)
+
+
+# Torch's own attributes of a module.
+ATTRIBUTES = frozenset(vars(torch.nn.Module()))
+
+
+def is_kept(name: str, value: Any) -> bool:
+    """Tell whether a module's attribute may be what its forward counts or keeps."""
+    kinds = (*PLAIN, list, dict)
+    return type(value) in kinds or (isinstance(value, torch.Tensor) and name not in ATTRIBUTES)
+
+
+def copy_content(value: Any) -> Any:
+    return copy.copy(value) if isinstance(value, (list, dict)) else None
 
 
 class RandomState:
@@ -138,6 +172,42 @@ def compare_with_eager(module: torch.nn.Module, eager: Callable[[], Any], other:
     if draws:
         return compare_draws(draws, found.summary())
     return compare_values(reference, found, allowed_difference(module, reference))
+
+
+def measure_tf32(module: torch.nn.Module, eager: Callable[[], Any]) -> str:
+    """Measure forward and backward of a batch without and with TF32, in turns; return the speed-up in words.
+
+    "" if that could not be measured. It leaves no trace.
+    """
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    state, before = ModuleState(module), torch.get_float32_matmul_precision()
+    times: list[Pair] = []
+
+    def time_pass(precision: str) -> float:
+        torch.set_float32_matmul_precision(precision)
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        find_gradients([leaf for leaf in tree_flatten(eager())[0] if isinstance(leaf, torch.Tensor)], parameters)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begun
+
+    try:
+        # The first ones choose kernels.
+        took = time_pass("high") + time_pass("highest")
+        end = time.perf_counter() + TF32_SECONDS - took
+        while len(times) < FEWEST_PAIRS and time.perf_counter() + took < end:
+            times.append(Pair(time_pass("highest"), time_pass("high")))
+    except Exception:
+        # The script meets what its own code raises in its own call.
+        return ""
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.clear_autocast_cache()
+        state.restore()
+    verdict = judge(times)
+    if verdict.low is None and verdict.middle is not None:
+        return f"about {verdict.middle:.2f} times as fast ({verdict.pairs} pairs)"
+    return verdict.words() if times else ""
 
 
 def check_structure(reference: PassResult, found: PassResult) -> None:

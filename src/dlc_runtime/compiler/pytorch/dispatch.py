@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import types
 import weakref
+import zlib
 
 import torch
-from torch.utils._pytree import tree_map
 
-from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare_with_eager, first_line
+from dlc_runtime.compiler.pytorch import torch_facts
+from dlc_runtime.compiler.pytorch.comparison import (
+    DifferentError,
+    RandomState,
+    compare_with_eager,
+    first_line,
+    measure_tf32,
+)
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
-from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.source_locations import find_create_graph_around
 
 TYPE_CHECKING = False
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
     Compile = Callable[[torch.nn.Module, str, Way], Callable[..., Any]]
 
 LOST_STEP = "only the script can repeat this step"
+# Marks a gradient in memory of its own.
+OWN = "_dlc_own"
 
 
 class Dispatch:
@@ -43,6 +52,8 @@ class Dispatch:
     failed = ""
     # Bytes of the device at the end of a forward, the most since it was set to 0.
     memory = 0
+    # Hash of the shapes of a block's first call; 0 before it.
+    shapes = 0
     # Way -> how its results were compared with eager's.
     compared: ClassVar[dict[str, str]] = {}
     every: ClassVar[weakref.WeakSet[Dispatch]] = weakref.WeakSet()
@@ -55,15 +66,15 @@ class Dispatch:
         self._mode = module.training
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._accepted: set[str] = set()
-        # The step in which the gradients were last looked at.
-        self._gradients_of = 0
+        # The step in which parameters were last looked at.
+        self._looked_at = -1
         Dispatch.every.add(self)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         module = self._module()
         assert module is not None  # noqa: S101 - the module is calling
         way = Dispatch.way
-        if must_be_eager() or module.training != self._mode or not torch.is_grad_enabled():
+        if not self._trains(module, arguments, named):
             return module._call_impl(*arguments, **named)
         output = (
             module._call_impl(*arguments, **named)
@@ -73,6 +84,15 @@ class Dispatch:
         if Dispatch.choosing and torch.cuda.is_initialized():
             Dispatch.memory = max(Dispatch.memory, torch.cuda.memory_allocated())
         return output
+
+    def _trains(self, module: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        """Tell whether a call is one of the training, and note its shapes if it is the first one of a block."""
+        if must_be_eager() or module.training != self._mode or not torch.is_grad_enabled():
+            return False
+        if Dispatch.choosing and not Dispatch.shapes:
+            shapes = [tuple(each.shape) for each in (*arguments, *named.values()) if isinstance(each, torch.Tensor)]
+            Dispatch.shapes = zlib.crc32(repr(shapes).encode()) | 1
+        return True
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pickled or copied module is an eager one, and needs nothing of ours to be read.
@@ -90,13 +110,13 @@ class Dispatch:
         state = RandomState()
         try:
             function = self._function(way, module)
-            if way.reuses_memory and self._gradients_of != Dispatch.step:
-                self._gradients_of = Dispatch.step
-                copy_gradients(module)
+            if way.reuses_memory and self._looked_at != Dispatch.step:
+                self._looked_at = Dispatch.step
+                refuse_hooked_parameters(module)
+                own_gradients()
             if Dispatch.choosing and way.name not in self._accepted:
                 self._take_in(way, module, eager, function, arguments, named)
-            output = function(module, *arguments, **named)
-            return copy_output(output) if way.reuses_memory else output
+            return function(module, *arguments, **named)
         except DifferentError as fault:
             reason = f"{self.name}: {fault}"
         except Exception as fault:
@@ -123,11 +143,12 @@ class Dispatch:
         named: dict[str, Any],
     ) -> None:
         why_not = reason_not_compared(module)
+        in_eager = lambda: run_eager(lambda: eager(*arguments, **named))  # noqa: E731
         Dispatch.compared[way.name] = why_not or compare_with_eager(
-            module,
-            lambda: run_eager(lambda: eager(*arguments, **named)),
-            lambda: function(module, *arguments, **named),
+            module, in_eager, lambda: function(module, *arguments, **named)
         )
+        if not why_not:
+            torch_facts.note_tf32(lambda: measure_tf32(module, in_eager))
         self._accepted.add(way.name)
 
     def _function(self, way: Way, module: torch.nn.Module) -> Callable[..., Any]:
@@ -155,7 +176,7 @@ class ForwardDispatch(Dispatch):
         module = self._module()
         assert module is not None  # noqa: S101 - the module is calling
         way = Dispatch.way
-        eager = must_be_eager() or module.training != self._mode or not torch.is_grad_enabled() or way.name == EAGER
+        eager = not self._trains(module, arguments, named) or way.name == EAGER
         if eager or "forward" in module.__dict__:
             return module._call_impl(*arguments, **named)
         module.__dict__["forward"] = lambda *given, **more: self.attempt(
@@ -242,21 +263,27 @@ def reason_not_compared(module: torch.nn.Module) -> str:
     return ""
 
 
-def copy_output(output: Any) -> Any:
-    """Copy what a call returned out of memory that the next one writes over."""
-
-    def own(leaf: Any) -> Any:
-        if isinstance(leaf, torch.Tensor):
-            return leaf.clone()
-        if isinstance(leaf, PLAIN):
-            return leaf
-        raise TypeError(f"its output holds a {type(leaf).__name__}, whose tensors cannot be found to copy them")
-
-    return tree_map(own, output)
+def refuse_hooked_parameters(module: torch.nn.Module) -> None:
+    """Raise if hooks see gradients before they can be copied."""
+    if torch_facts.horovod_of_ranks() is not None:
+        raise DifferentError("Horovod exchanges gradients in memory that the next step writes over")
+    for name, parameter in module.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise DifferentError(f"a hook of {name} may keep a gradient, and the next step would write over it")
 
 
-def copy_gradients(module: torch.nn.Module) -> None:
-    """Copy gradients that outlived their step, as with zero_grad(set_to_none=False)."""
-    for parameter in module.parameters():
-        if parameter.grad is not None:
-            parameter.grad = parameter.grad.clone()
+def own_gradients() -> None:
+    """Copy new gradients out of memory that the next step writes over, before the script can keep them."""
+    modules = [module for dispatch in list(Dispatch.every) if (module := dispatch._module()) is not None]
+    fresh = [
+        parameter
+        for parameter in {parameter: None for module in modules for parameter in module.parameters()}
+        if parameter.grad is not None and not hasattr(parameter.grad, OWN)
+    ]
+    gradients = [parameter.grad for parameter in fresh]
+    # One kernel for all of them.
+    at_once = fresh and all(type(each) is torch.Tensor and each.layout is torch.strided for each in gradients)
+    copies = torch._foreach_mul(gradients, 1) if at_once else [each.clone() for each in gradients]
+    for parameter, copy in zip(fresh, copies):
+        setattr(copy, OWN, True)
+        parameter.grad = copy

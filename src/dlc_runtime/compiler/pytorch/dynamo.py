@@ -248,7 +248,7 @@ class PyTorchRecord(Record):
         return {"function": function, "file": file, "line": line}
 
     def _cause(self, item: Compilation, where: dict[str, Any]) -> RecompileCause:
-        """Return the cause with the user's line and the names of the user's parameters, not of the function around."""
+        """Return the cause with the user's line, and the names of the user's parameters."""
         cause = cause_of(item.cause)
         names = dict(enumerate(self._parameters.get(module_name_of(where["function"]), ())))
         if module_name_of(where["function"]) not in self.places:
@@ -295,7 +295,7 @@ def module_name_of(function: str) -> str:
 
 
 def first_reason(failure: str) -> str:
-    """Return its first line, or more if that only announces the next, and what Dynamo or a compiler explains below."""
+    """Return its first line, more if that announces the next, and what is explained below."""
     first, _, rest = failure.strip().partition("\n")
     while first.endswith(":") and rest.strip():
         following, _, rest = rest.strip().partition("\n")

@@ -20,12 +20,13 @@ from dlc_runtime.compiler.pytorch.comparison import (
     state_bytes,
     state_tensors,
 )
-from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, ForwardDispatch
+from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, ForwardDispatch, own_gradients
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.progress import with_progress
-from dlc_runtime.compiler.pytorch.turns import horovod_of_ranks, process_group
+from dlc_runtime.compiler.pytorch.torch_facts import horovod_of_ranks
+from dlc_runtime.compiler.pytorch.turns import process_group
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
-from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 # The attribute that torch calls in place of a module's forward and hooks.
 COMPILED = "_compiled_call_impl"
+# What a function of ours has of the one that it stands for.
+NAMED = ("__name__", "__qualname__", "__doc__")
 
 
 def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
@@ -70,9 +73,47 @@ def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> 
 def compile_way(name: str, settings: Settings, what: Any, way: Way) -> Callable[..., Any]:
     """Compile with a code object of its own: Dynamo counts recompilations by code object."""
     function = types.FunctionType(what.__code__.replace(co_name=name), what.__globals__, name)
-    options = {"backend": UnmaskedBackend(settings.backend), "dynamic": settings.dynamic, **way.options}
-    result: Callable[..., Any] = torch.compile(function, **options)
+    options = {"backend": settings.backend, "dynamic": settings.dynamic, **way.options}
+    backend = (CopyingBackend if way.reuses_memory else UnmaskedBackend)(options["backend"])
+    result: Callable[..., Any] = torch.compile(function, **{**options, "backend": backend})
     return with_progress(result, name)
+
+
+class CopyingBackend(UnmaskedBackend):
+    """For graphs that write over what they returned before: copies leave them, of outputs and of gradients.
+
+    So nothing changes that a script keeps of them: what a call returned, an attribute, a list, what a hook was given.
+    """
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        compiled = super().__call__(*arguments, **named)
+
+        def run(*inputs: Any) -> list[Any]:
+            return [
+                output.clone() if isinstance(output, torch.Tensor) else output
+                for output in compiled(*map(with_own_gradient, inputs))
+            ]
+
+        return run
+
+
+class OwnGradient(torch.autograd.Function):  # type: ignore[misc] # torch is not there to be looked at
+    """Copies the gradient of a graph's input."""
+
+    @staticmethod
+    def forward(_context: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(_context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.clone()
+
+
+def with_own_gradient(value: Any) -> Any:
+    """Return a graph's input so that its gradient is copied; those of parameters are when the backward has ended."""
+    if isinstance(value, torch.Tensor) and value.requires_grad and not isinstance(value, torch.nn.Parameter):
+        return OwnGradient.apply(value)
+    return value
 
 
 class UncompiledHook:
@@ -124,23 +165,37 @@ def hide_from_scripting() -> None:
 
 
 def watch_backward() -> None:
-    """Have a way that is chosen by measuring given up if its backward raises.
+    """Copy gradients that a way would write over; have one that is chosen by measuring given up if a backward raises.
 
     The exception stays the script's: parts of the step's graph are freed then, so nobody but the script can repeat it.
     """
-    original = torch.autograd.backward
+    original, find = torch.autograd.backward, torch.autograd.grad
     if original.__module__ == __name__:
         return
 
-    @functools.wraps(original, assigned=("__name__", "__qualname__", "__doc__"))
+    @functools.wraps(original, assigned=NAMED)
     def backward(*arguments: Any, **named: Any) -> Any:
         try:
-            return original(*arguments, **named)
+            original(*arguments, **named)
         except Exception as fault:
             note_failed_backward(fault)
             raise
+        if Dispatch.way.reuses_memory:
+            try:
+                own_gradients()
+            except Exception as fault:
+                # No memory for copies: eager steps leave the gradients where they are.
+                Dispatch.failed = f"its gradients could not be copied: {type(fault).__name__}: {first_line(fault)}"
+                Dispatch.way = WAYS[EAGER]
 
-    torch.autograd.backward = backward
+    @functools.wraps(find, assigned=NAMED)
+    def grad(*arguments: Any, **named: Any) -> Any:
+        found = find(*arguments, **named)
+        if not Dispatch.way.reuses_memory:
+            return found
+        return tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in found)
+
+    torch.autograd.backward, torch.autograd.grad = backward, grad
 
 
 def note_failed_backward(fault: Exception) -> None:

@@ -36,8 +36,8 @@ from dlc_runtime.compiler.pytorch.module_selection import (
 )
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, count_ranks
-from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
-from dlc_runtime.compiler.report.choosing import Budget, Choosing
+from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
+from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
 
@@ -266,7 +266,7 @@ class Session:
         )
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)
-        choosing = self.record.choosing = Choosing(tried, Budget(*self.settings.budget), baseline, (kept[0], kept[1]))
+        choosing = self.record.choosing = Choosing(tried, self.settings.budget, baseline, (kept[0], kept[1]))
         Dispatch.choosing, Dispatch.strict = True, self.settings.strict
         if self.settings.optimizer and any(self.settings.budget):
             fuse_steps(self._optimizers.living(), self.record.notes)

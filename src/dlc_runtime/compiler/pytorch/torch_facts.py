@@ -15,7 +15,7 @@ import torch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, Callable
 
     from dlc_runtime.compiler.settings import Settings
 
@@ -26,7 +26,7 @@ HAVE_TF32 = (8, 0)
 SECONDS_BETWEEN = 1.0
 TF32_IS_OFF = (
     "float32: this GPU could multiply matrices in TF32, which keeps 10 bits of the mantissa in place of 23; "
-    "DLC_COMPILER_TF32=1 lets it (what it would win was not measured)"
+    "DLC_COMPILER_TF32=1 lets it ({})"
 )
 TF32_IS_ON = (
     "float32: matrices are multiplied in TF32, with 10 bits of the mantissa in place of 23 (DLC_COMPILER_TF32=1)"
@@ -76,8 +76,38 @@ class Gpu:
         return None if refused else library
 
 
-gpu = Gpu()
-_training = {"float32": False}
+class Peaks:
+    """The peaks of the GPU's memory since a block began. The script goes on to see those since its own reset."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
+        self._read: Any = None
+        self._reset: Any = None
+
+    def begin(self) -> None:
+        if self._read is None:
+            self._read, self._reset = torch.cuda.memory_stats, torch.cuda.reset_peak_memory_stats
+            places: tuple[Any, ...] = (torch.cuda, torch.cuda.memory)
+            for place in places:
+                place.memory_stats, place.reset_peak_memory_stats = self._stats, self._reset_by_script
+        self._held = {name: value for name, value in self._stats().items() if name.endswith(".peak")}
+        self._reset()
+
+    def bytes(self) -> int:
+        return int(self._read().get("allocated_bytes.all.peak", 0)) if self._read is not None else 0
+
+    def _stats(self, device: Any = None) -> Any:
+        found = self._read(device)
+        found.update((name, max(value, found.get(name, 0))) for name, value in self._held.items())
+        return found
+
+    def _reset_by_script(self, device: Any = None) -> None:
+        self._held = {}
+        self._reset(device)
+
+
+gpu, peaks = Gpu(), Peaks()
+_training: dict[str, Any] = {"float32": False, "tf32": None}
 
 
 def use_tf32() -> None:
@@ -141,9 +171,34 @@ def report_gpu_notes() -> list[str]:
     peak, total = torch.cuda.max_memory_allocated() / GIGA, properties.total_memory / GIGA
     busy = f"; busy {gpu.busy:.0%} of the time ({gpu.samples} samples)" if gpu.samples else ""
     found = [f"{properties.name}: tensors took at most {peak:.1f} of {total:.0f} GB{busy}"]
-    if _training["float32"] and (properties.major, properties.minor) >= HAVE_TF32:
-        found.append(TF32_IS_OFF if torch.get_float32_matmul_precision() == "highest" else TF32_IS_ON)
+    if could_use_tf32():
+        won = _training["tf32"]
+        told = f"eager, forward and backward of the first batch: {won}" if won else "what it would win was not measured"
+        is_off = torch.get_float32_matmul_precision() == "highest"
+        found.append(TF32_IS_OFF.format(told) if is_off else TF32_IS_ON)
     return found
+
+
+def could_use_tf32() -> bool:
+    """Tell whether a GPU that has TF32 multiplies matrices of float32 here."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return bool(_training["float32"]) and (properties.major, properties.minor) >= HAVE_TF32
+
+
+def note_tf32(measure: Callable[[], str]) -> None:
+    """Let `measure` find out, once, what TF32 would win."""
+    if torch.cuda.is_initialized() and _training["tf32"] is None and could_use_tf32():
+        _training["tf32"] = measure() if torch.get_float32_matmul_precision() == "highest" else ""
+
+
+def horovod_of_ranks() -> Any:
+    """Return Horovod's module for torch if it has several ranks, else None."""
+    horovod = sys.modules.get("horovod.torch")
+    try:
+        return horovod if horovod is not None and horovod.is_initialized() and horovod.size() > 1 else None
+    except Exception:
+        # A build of Horovod without this.
+        return None
 
 
 def find_missing_compiler(modules: list[torch.nn.Module]) -> str:

@@ -6,16 +6,17 @@ import contextlib
 import datetime
 import json
 import os
-import sys
 import time
 from statistics import median
 
 import torch
 
 from dlc_runtime.compiler import cache
+from dlc_runtime.compiler.pytorch import torch_facts
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
-from dlc_runtime.compiler.report.choosing import EAGER, Choosing, Result, slowest
+from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Result, slowest
+from dlc_runtime.compiler.report.choosing import Choosing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class Turns:
         self._last = time.perf_counter()
         self._seconds: list[float] = []
         self._compiling = 0.0
-        Dispatch.memory = 0
+        Dispatch.memory = Dispatch.shapes = 0
+        if torch.cuda.is_initialized():
+            torch_facts.peaks.begin()
         Dispatch.way = WAYS[EAGER if self.lost else self.choosing.block.way]
 
     @property
@@ -84,11 +87,22 @@ class Turns:
             seconds=seconds,
             took=sum(self._seconds),
             compiling=self._compiling,
-            failed=Dispatch.failed or (reason_too_large(Dispatch.memory) if on_gpu and block.way != EAGER else ""),
+            failed=Dispatch.failed or (self._reason_too_large() if on_gpu and block.way != EAGER else ""),
             elapsed=self._last - self._began,
             step=step,
-            memory=Dispatch.memory,
+            memory=torch_facts.peaks.bytes() if on_gpu else 0,
+            shapes=Dispatch.shapes,
         )
+
+    def _reason_too_large(self) -> str:
+        """Return why the way takes too much memory, "" if it does not.
+
+        Only a measured block's peak counts: others may hold an evaluation, or the comparison with eager. Of these it is
+        what is held after a forward.
+        """
+        is_measured = self.choosing.block.steps < WINDOW_STEPS and not self._compiling
+        memory = torch_facts.peaks.bytes() if is_measured else Dispatch.memory
+        return reason_too_large(memory, self.choosing.candidates[EAGER].memory)
 
     def end(self, step: int, decisions: Decisions, folder: str) -> None:
         """End the job; if its last step was lost, the next job knows it."""
@@ -133,9 +147,9 @@ class Decisions:
                 cache.write_decision(folder, self.facts, *found)
 
 
-def reason_too_large(memory: int) -> str:
+def reason_too_large(memory: int, eager: int) -> str:
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-    if memory <= MOST_MEMORY * total:
+    if memory <= max(MOST_MEMORY * total, eager):
         return ""
     return f"it needs {memory / 2**30:.1f} of {total / 2**30:.1f} GiB of the GPU's memory"
 
@@ -153,7 +167,7 @@ class Agreement:
 
     def agree(self, result: Result) -> Result | None:
         """Return what all ranks showed together; None if that cannot be known."""
-        group, horovod = process_group(), horovod_of_ranks()
+        group, horovod = process_group(), torch_facts.horovod_of_ranks()
         self._number += 1
         if group is None:
             return result if horovod is None else self._gather(horovod, result)
@@ -173,7 +187,7 @@ class Agreement:
 
     def as_rank_0(self, value: Any) -> Any:
         """Return rank 0's value, of JSON; None if that cannot be known."""
-        group, horovod = process_group(), horovod_of_ranks()
+        group, horovod = process_group(), torch_facts.horovod_of_ranks()
         self._number += 1
         if group is None:
             return value if horovod is None else self._send(horovod, value)
@@ -188,9 +202,9 @@ class Agreement:
             return None
 
     def _gather(self, horovod: Any, result: Result) -> Result | None:
-        seconds, took, compiling, failed, elapsed, step, memory = result
-        known = float("nan") if seconds is None else seconds
-        numbers = torch.tensor([[known, took, compiling, bool(failed), elapsed, step, memory]], dtype=torch.float64)
+        known = float("nan") if result.seconds is None else result.seconds
+        row = [known, result.took, result.compiling, bool(result.failed), *result[4:]]
+        numbers = torch.tensor([row], dtype=torch.float64)
         rows = self._wait(horovod, lambda name: horovod.allgather_async(numbers, name=name))
         return slowest(result_from_row(row, result.failed) for row in rows.tolist()) if rows is not None else None
 
@@ -220,10 +234,10 @@ class Agreement:
 
 def result_from_row(row: list[float], failed: str) -> Result:
     """Make a result of gathered numbers. `failed`: this rank's own reason."""
-    seconds, took, compiling, has_failed, elapsed, step, memory = row
+    seconds, took, compiling, has_failed, elapsed, *counts = row
     reason = failed or "another rank could not run it"
     known = None if seconds != seconds else seconds  # not a number
-    return Result(known, took, compiling, reason if has_failed else "", elapsed, int(step), int(memory))
+    return Result(known, took, compiling, reason if has_failed else "", elapsed, *map(int, counts))
 
 
 def slowest_of_ranks(store: Any, key: str, size: int) -> Result | None:
@@ -259,15 +273,5 @@ def process_group() -> tuple[Any, int, int] | None:
 
 def count_ranks() -> int:
     """Return how many processes train together."""
-    group, horovod = process_group(), horovod_of_ranks()
+    group, horovod = process_group(), torch_facts.horovod_of_ranks()
     return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1
-
-
-def horovod_of_ranks() -> Any:
-    """Return Horovod's module for torch if it has several ranks, else None."""
-    horovod = sys.modules.get("horovod.torch")
-    try:
-        return horovod if horovod is not None and horovod.is_initialized() and horovod.size() > 1 else None
-    except Exception:
-        # A build of Horovod without this.
-        return None

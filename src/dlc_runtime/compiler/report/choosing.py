@@ -7,17 +7,15 @@ one model, all tell the same, that of the slowest, so all choose alike at the sa
 from __future__ import annotations
 
 from math import ceil
-from statistics import median
-from typing import NamedTuple, Optional
 
-from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, SLOWER, TOO_FEW, Pair, Verdict, judge
+from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Block, Budget, Candidate, Result
+from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, SLOWER, TOO_FEW, Pair, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Sequence
     from typing import Any
 
-EAGER = "eager"
 BLOCK_SECONDS, MOST_BLOCK_STEPS = 0.2, 50
 # Pairs of one candidate: if the interval is undecided then, the difference is small.
 MOST_PAIRS = 30
@@ -27,117 +25,22 @@ LOOK_EVERY = 3
 MOST_THROWN = 20
 # So many compiling blocks are waited for when the budget is used up.
 PATIENCE = 3
-# Speed is looked at once in so many steps after the decision.
-WINDOW_STEPS = 200
 # The chosen way is compared with eager once in so many steps.
 CHECK_STEPS, MOST_CHECK_PAIRS = 1000, 12
 NONE_FASTER = "no other way was faster for sure"
 # So many times slower or faster than at the decision, in windows in a row, and something changed.
 DRIFT = 1.25
-# Such windows in a row; a job on eager needs twice as many after each new choice: some hosts never rest.
+# Such windows in a row, or as many with other shapes; after each new choice twice as many: some hosts never rest.
 DRIFTS = 2
-
-
-class Block(NamedTuple):
-    """Steps in a row of one way."""
-
-    way: str
-    # Steps at the start: the first after a switch finds other caches and memory.
-    skipped: int
-    steps: int  # that are measured then
-
-
-class Result(NamedTuple):
-    """What a block showed."""
-
-    seconds: Optional[float]  # noqa: UP045 - of one measured step
-    took: float  # seconds of all its steps
-    # Seconds; not 0 if anything was compiled.
-    compiling: float = 0.0
-    # Why the way cannot be used: its steps ran eager in its place.
-    failed: str = ""
-    # Seconds of the job so far.
-    elapsed: float = 0.0
-    # The last one of the block.
-    step: int = 0
-    # Bytes of the device's memory at the end of a forward.
-    memory: int = 0
-
-
-class Budget(NamedTuple):
-    """What choosing may cost beyond eager steps: this share of the job so far, at least these seconds."""
-
-    seconds: float = 60.0
-    share: float = 0.05
-
-    def allows(self, spent: float, elapsed: float) -> bool:
-        return spent < self.limit(elapsed)
-
-    def limit(self, elapsed: float) -> float:
-        return max(self.seconds, self.share * elapsed)
-
-
-class Candidate:
-    """One way, and what is known of it."""
-
-    def __init__(self, way: str) -> None:
-        self.way = way
-        self.steps = 0
-        self.blocks: list[float] = []  # seconds of a step
-        self.compile_seconds = 0.0
-        self.memory = 0
-        self.against = EAGER
-        self.verdict: Verdict | None = None
-        # How its results were compared with eager's.
-        self.compared = ""
-        self.outcome = ""
-        # Why it is not tried again.
-        self.refused = ""
-
-    def note(self, block: Block, result: Result) -> None:
-        self.memory = max(self.memory, result.memory)
-        self.compile_seconds += result.compiling
-        if result.failed and self.way != EAGER:
-            self.refused = result.failed
-            self.outcome = f"left: {result.failed}"
-        elif result.seconds is not None and not result.compiling and block.steps < WINDOW_STEPS:
-            self.steps += block.steps
-            self.blocks.append(result.seconds)
-
-    @property
-    def seconds(self) -> float | None:
-        return median(self.blocks) if self.blocks else None
-
-    def line(self) -> str:
-        """Return the log's line about a candidate."""
-        measured = f"{self.verdict.words()} as {self.against}, " if self.verdict and self.verdict.low else ""
-        return f"{self.way}: {measured}compiling {self.compile_seconds:.1f} s: {self.outcome}"
-
-    def as_json(self) -> dict[str, Any]:
-        found = self.verdict
-        return {
-            "way": self.way,
-            "steps": self.steps,
-            "seconds": self.seconds,
-            "compile_seconds": round(self.compile_seconds, 6),
-            "memory_bytes": self.memory,
-            "against": self.against if found else "",
-            "pairs": found.pairs if found else 0,
-            "low": found.low if found else None,
-            "high": found.high if found else None,
-            "verdict": found.words() if found else "",
-            "compared": self.compared,
-            "outcome": self.outcome,
-        }
 
 
 class Choosing:
     """The choice of one job. `kept`: the way that a job before chose, or "", and the words for it."""
 
     def __init__(
-        self, candidates: Sequence[str], budget: Budget, eager_steps: int, kept: tuple[str, str] = ("", "")
+        self, candidates: Sequence[str], budget: tuple[float, float], eager_steps: int, kept: tuple[str, str] = ("", "")
     ) -> None:
-        self.budget = budget
+        self.budget = Budget(*budget)
         self.candidates = {way: Candidate(way) for way in (EAGER, *candidates)}
         self.way = EAGER  # the best so far
         # The way that is being measured.
@@ -152,7 +55,7 @@ class Choosing:
         self.news: list[str] = []
         self._kept, self._eager_steps = kept, eager_steps
         self._last_way, self._step, self._block_steps = EAGER, 0, 1
-        # Windows after which a job on eager chooses again.
+        # Changed windows after which the job chooses again.
         self._drifts = DRIFTS
         self._course = self._job()
         self.block = next(self._course)
@@ -198,20 +101,30 @@ class Choosing:
         if self._kept[0] in self.candidates:
             self._take_kept()
         else:
+            self._call_others()
             yield from self._choose()
         while True:
-            yield from self._watch()
-            if self.budget.allows(self.spent, self.elapsed):
+            changed = yield from self._watch()
+            if changed:
                 self._drifts *= 2
-                self.news.append(f"eager steps changed their speed for good after step {self._step}: choosing again")
+                self.news.append(f"{changed} after step {self._step}: choosing again")
                 yield from self._baseline()
-                yield from self._choose()
+            yield from self._choose()
 
     def _baseline(self) -> Generator[Block, Result, None]:
-        for candidate in self.candidates.values():
-            candidate.blocks = []
-        result = yield from self._run(EAGER, 0, self._eager_steps)
+        """Measure the best way so far anew."""
+        self.candidates[self.way].blocks = []
+        result = yield from self._run(self.way, 0, self._eager_steps)
         self._block_steps = block_steps(result.seconds or BLOCK_SECONDS)
+
+    def _call_others(self) -> None:
+        """Let all ways that can be used meet the chosen one when the budget allows it."""
+        for candidate in self.candidates.values():
+            candidate.is_due = candidate.way not in (EAGER, self.way)
+
+    def _may_choose(self) -> bool:
+        waiting = any(candidate.is_waiting for candidate in self.candidates.values())
+        return waiting and self.budget.allows(self.spent, self.elapsed)
 
     def _take_kept(self) -> None:
         self.way, self.reason = self._kept
@@ -220,33 +133,40 @@ class Choosing:
         self.news.append(f"{self.way} from step {self._step + 1} on, as a job before has chosen: {self.reason}")
 
     def _choose(self) -> Generator[Block, Result, None]:
-        self.way = EAGER
+        before = self.way
         for candidate in self.candidates.values():
-            if candidate.way == EAGER or candidate.refused:
+            if not candidate.is_waiting:
                 continue
             if self.budget.allows(self.spent, self.elapsed):
                 self.trying = candidate.way
                 yield from self._try(candidate)
                 self.trying = ""
+            elif candidate.outcome:
+                # What it showed before stands.
+                continue
             else:
                 candidate.outcome = f"not tried: {self._used_up()}"
             self.news.append(candidate.line())
-        self._decide()
+        self._decide(before)
 
-    def _decide(self) -> None:
-        self.decided_at = self._step
-        taken, eager = self.candidates[self.way], self.candidates[EAGER]
-        self.reason = f"{taken.verdict.words()} as {taken.against}" if taken.verdict else NONE_FASTER
-        eager.outcome = f"taken: {NONE_FASTER}" if self.way == EAGER else "left"
+    def _decide(self, before: str) -> None:
+        """Take the best way. `before`: the one that the job ran until it chose."""
+        if self.way == before != EAGER:
+            self.news.append(f"{self.way} stays: {NONE_FASTER}")
+            return
+        self.decided_at, self.reason = self._step, self.reason or NONE_FASTER
+        self.candidates[EAGER].outcome = f"taken: {self.reason}" if self.way == EAGER else "left"
         self.news.append(self.words())
 
     def _try(self, candidate: Candidate) -> Generator[Block, Result, None]:
         candidate.against, candidate.verdict, candidate.outcome = self.way, None, "being measured"
+        candidate.is_due, candidate.blocks = False, []
         if not (yield from self._warm_up(candidate)):
             return
         pairs: list[Pair] = []
-        # The first choice lets each candidate be measured; those after it take what is left of the budget.
-        thrown, spent_before = 0, self.spent if self._drifts == DRIFTS else 0.0
+        # Each candidate is let be measured once; what is measured again takes what is left of the budget.
+        thrown, spent_before = 0, 0.0 if candidate.was_measured else self.spent
+        candidate.was_measured = True
         while len(pairs) < MOST_PAIRS and thrown < MOST_THROWN:
             pair = yield from self._pair(self.way, candidate, other_first=len(pairs) % 2 == 0)
             if candidate.refused:
@@ -271,6 +191,7 @@ class Choosing:
             if self.way != EAGER:
                 self.candidates[self.way].outcome = f"left for {candidate.way}"
             self.way, candidate.outcome = candidate.way, "taken"
+            self.reason = f"{verdict.words()} as {candidate.against}"
         elif verdict is not None and verdict.is_sure:
             candidate.outcome = "left: slower" if verdict.kind == SLOWER else "left: no faster"
         else:
@@ -278,16 +199,18 @@ class Choosing:
 
     def _warm_up(self, candidate: Candidate) -> Generator[Block, Result, bool]:
         """Run single steps until one compiles nothing; return whether the candidate can be measured."""
-        for thrown in range(MOST_THROWN):
+        while candidate.thrown < MOST_THROWN:
             result = yield from self._run(candidate.way, 0, 1)
             # The first step after compiling is as one after a switch.
             self._last_way = ""
             if candidate.refused:
                 return False
             if not result.compiling:
+                candidate.thrown = 0
                 return True
-            if thrown + 1 >= PATIENCE and not self.budget.allows(self.spent, self.elapsed):
-                candidate.outcome = f"left: still compiling, {self._used_up()}"
+            candidate.thrown += 1
+            if candidate.thrown >= PATIENCE and not self.budget.allows(self.spent, self.elapsed):
+                candidate.outcome, candidate.is_due = f"left: still compiling, {self._used_up()}", True
                 return False
         candidate.refused = f"compiled again in each of {MOST_THROWN} steps"
         candidate.outcome = f"left: {candidate.refused}"
@@ -321,25 +244,32 @@ class Choosing:
 
     # -- after the decision ---------------------------------------------------------------------------------------
 
-    def _watch(self) -> Generator[Block, Result, None]:
-        """Run the chosen way until it is eager and its speed has changed for good."""
+    def _watch(self) -> Generator[Block, Result, str]:
+        """Run the chosen way until others may meet it; return what has changed, "" if the budget has grown."""
         reference, changed, steps = self.candidates[self.way].seconds, 0, 0
+        shapes, last, stays = 0, 0, 0
         while True:
-            result = yield from self._run(self.way, 0, WINDOW_STEPS)
+            way, what = self.way, ""
+            result = yield from self._run(way, 0, WINDOW_STEPS)
             steps += WINDOW_STEPS
-            if self.candidates[self.way].refused:
+            reference = reference or result.seconds
+            changed = drifted_on(changed, result.seconds / reference if reference and result.seconds else 1.0)
+            shapes = shapes or result.shapes
+            stays = 0 if result.shapes in (0, shapes) else stays + 1 if result.shapes == last else 1
+            last = result.shapes
+            if self.candidates[way].refused:
                 self._give_up()
-                reference = None
-                continue
-            seconds = result.seconds
-            reference = reference or seconds
-            changed = drifted_on(changed, seconds / reference if reference and seconds else 1.0)
-            if abs(changed) >= self._drifts and self.way == EAGER:
-                return
-            if self.way != EAGER and (abs(changed) >= DRIFTS or steps >= CHECK_STEPS):
-                way, drifted = self.way, abs(changed) >= DRIFTS
+            elif way != EAGER and (DRIFTS in (abs(changed), stays) or steps >= CHECK_STEPS):
+                steps = 0
                 yield from self._check(self.candidates[way])
-                reference, changed, steps = None if drifted or way != self.way else reference, 0, 0
+            if self.way != way:
+                reference, changed, stays = None, 0, 0
+            elif max(abs(changed), stays) >= self._drifts and self.budget.allows(self.spent, self.elapsed):
+                self._call_others()
+                new_shapes = stays >= self._drifts
+                what = "the data have other shapes" if new_shapes else f"{way} steps changed their speed for good"
+            if self._may_choose():
+                return what
 
     def _check(self, candidate: Candidate) -> Generator[Block, Result, None]:
         """Compare the chosen way with eager: one pair, and more if eager was faster; give the way up for sure only."""
@@ -365,6 +295,7 @@ class Choosing:
         self.way, self.decided_at = EAGER, self._step
         self.reason = f"{given_up.way} was given up: {given_up.refused}"
         self.candidates[EAGER].outcome = f"taken: {self.reason}"
+        self._call_others()
         self.news.append(f"eager from step {self._step + 1} on: {self.reason}")
 
 
@@ -378,18 +309,3 @@ def drifted_on(windows: int, ratio: float) -> int:
 def block_steps(seconds: float) -> int:
     """Return how many steps of so many seconds are a block."""
     return max(1, min(MOST_BLOCK_STEPS, ceil(BLOCK_SECONDS / seconds))) if seconds > 0 else MOST_BLOCK_STEPS
-
-
-def slowest(results: Iterable[Result]) -> Result:
-    """Return what the ranks showed together: the job is as fast as its slowest rank."""
-    found = list(results)
-    seconds = [result.seconds for result in found]
-    return Result(
-        seconds=None if None in seconds else max(value for value in seconds if value is not None),
-        took=max(result.took for result in found),
-        compiling=max(result.compiling for result in found),
-        failed=next((result.failed for result in found if result.failed), ""),
-        elapsed=max(result.elapsed for result in found),
-        step=max(result.step for result in found),
-        memory=max(result.memory for result in found),
-    )

@@ -84,7 +84,7 @@ TABLES = (
             text_column("verdict", "verdict"),
             text_column("compared with", "against"),
             seconds_column("compiling", "compile_seconds"),
-            Column("memory after forward", mebibytes, lambda entry: float(entry.get("memory_bytes") or 0)),
+            Column("peak memory", mebibytes, lambda entry: float(entry.get("memory_bytes") or 0)),
             text_column("results", "compared"),
         ),
     ),

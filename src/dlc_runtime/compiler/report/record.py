@@ -1,4 +1,4 @@
-"""The record of what one process has compiled, and causes of recompilations in plain words. Imports no framework."""
+"""The record of what one process has compiled, and why it compiled again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_WARNING = 3
 
 
 class Record:
-    """What one process has compiled so far. `where` of an entry: function, file, line and step."""
+    """What one process has compiled. `where`: function, file, line and step."""
 
     def __init__(self) -> None:
         self.modules: list[dict[str, Any]] = []
@@ -29,7 +29,7 @@ class Record:
         self.breaks: dict[tuple[str, int, str], dict[str, Any]] = {}
         self.fallbacks: list[dict[str, Any]] = []
         self.gave_up: list[dict[str, Any]] = []
-        # Function and seconds of what is compiled now, or was when the job was stopped.
+        # Function and seconds of what is being compiled.
         self.compiling: list[dict[str, Any]] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -72,7 +72,7 @@ class Record:
         )
 
     def add_gave_up(self, compiler: str, where: dict[str, Any], cause: RecompileCause) -> str:
-        """Return the warning that `compiler` does not compile a function any more."""
+        """Return the warning that `compiler` compiles a function no more."""
         self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
         return self.warn(
             f"{compiler} gave up on {location_text(where)} at step {where['step']}: from now on what it has not "
@@ -102,7 +102,7 @@ class Record:
         return text
 
     def cache_counts(self) -> tuple[int, int]:
-        """Return hits and misses of the compile cache in this process, if the compiler tells."""
+        """Return hits and misses of the compile cache, if the compiler tells."""
         return 0, 0
 
     def as_json(self) -> dict[str, Any]:
@@ -131,12 +131,12 @@ def location_text(where: dict[str, Any]) -> str:
 
 
 def remedy_text(remedy: str) -> str:
-    """Return the end of a sentence: with the remedy, if there is one."""
+    """Return the end of a sentence, with a remedy if there is one."""
     return f". Remedy: {remedy}" if remedy else ""
 
 
 def innermost_user_frame(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
-    """Return the user's line nearest to the break, or the break's own if none is the user's."""
+    """Return the user's line nearest to a break, else its own."""
     users = [frame for frame in stack if is_user_code(frame[0])]
     return (users or list(stack) or [("", 0)])[-1]
 
@@ -165,7 +165,7 @@ class RecompileCause(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A form of the conditions that Dynamo checks before it runs what it compiled."""
+    """A form of the conditions for what Dynamo compiled."""
 
     kind: str
     pattern: re.Pattern[str]
@@ -181,7 +181,7 @@ def guard(kind: str, pattern: str, words: str, remedy: str) -> Guard:
 TENSOR = r"tensor '(?P<what>.+?)' "
 CHANGED = r" expected (?P<old>.+?),? actual (?P<new>.+)"
 NAME = r"(?P<what>[\w.\[\]'\"]+)"
-# The first that matches is taken, so the exact forms come before those that only know the kind.
+# The first that matches is taken: exact forms come first.
 GUARDS = (
     guard("hook", NAME[:-2] + r"*?)\.?_\w*hooks\b", "the hooks of {what} are not those it was compiled with", HOOK),
     guard(
@@ -249,7 +249,7 @@ STACK = re.compile(r"\b___stack\w*")
 
 
 def cause_of(reason: str) -> RecompileCause:
-    """Return the cause in `reason`, which is Dynamo's: "1/0: tensor 'x' size mismatch at index 1. expected 16, ...".
+    """Return the cause in Dynamo's `reason`: "1/0: tensor 'x' size mismatch at index 1. expected 16, ...".
 
     After "#" Dynamo names the line of the script that the condition comes from: see `lines_of`.
     """
@@ -267,7 +267,7 @@ def cause_of(reason: str) -> RecompileCause:
 
 
 def lines_of(reason: str) -> list[str]:
-    """Return file:line of each place that Dynamo names for a cause, innermost last; it may cut folders off a file."""
+    """Return file:line of each place that Dynamo names, innermost last; folders may be cut off."""
     named = re.findall(r'File "(.+?)", line (\d+)', reason)
     if not named:
         named = re.findall(r"#[^#\n]*?([^\s#]+\.py):(\d+) in ", reason.split("\n")[0])

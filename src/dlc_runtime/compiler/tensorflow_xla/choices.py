@@ -16,7 +16,7 @@ import tensorflow as tf
 from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import log
-from dlc_runtime.compiler.report.choosing import EAGER, Budget
+from dlc_runtime.compiler.report.candidates import EAGER, Budget
 from dlc_runtime.compiler.tensorflow_xla import tf_internals
 from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.turns import Turns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 
-from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, describe_difference

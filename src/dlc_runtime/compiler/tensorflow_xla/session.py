@@ -16,7 +16,7 @@ import tensorflow as tf
 from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import log, never_raises
-from dlc_runtime.compiler.report.choosing import EAGER as WITHOUT_XLA
+from dlc_runtime.compiler.report.candidates import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer

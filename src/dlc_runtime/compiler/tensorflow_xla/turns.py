@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from statistics import median
 
-from dlc_runtime.compiler.report.choosing import EAGER, Budget, Choosing, Result, slowest
+from dlc_runtime.compiler.report.candidates import EAGER, Budget, Result, slowest
+from dlc_runtime.compiler.report.choosing import Choosing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

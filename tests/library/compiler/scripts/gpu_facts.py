@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 
-from dlc_runtime.compiler.pytorch import module_selection, torch_facts
+from dlc_runtime.compiler.pytorch import comparison, module_selection, torch_facts
 
 
 class Driver:
@@ -57,6 +57,40 @@ torch.cuda.get_device_properties = lambda device: gpu(9)
 torch_facts.note_training([cuda], autocast=True)
 found["autocast"] = torch_facts.report_notes()
 torch_facts.note_training([cuda], autocast=False)
+
+
+class Clock:
+    """Eager code takes 3 s without TF32, 2 s with it, a hundredth of that if the model is small."""
+
+    now, scale = 0.0, 0.01
+
+    def perf_counter(self):
+        return self.now
+
+
+def eager():
+    clock.now += clock.scale * (3 if torch.get_float32_matmul_precision() == "highest" else 2)
+    return small(torch.rand(2, 4))
+
+
+comparison.time = clock = Clock()
+torch.cuda.synchronize = lambda: None
+torch.cuda.get_rng_state, torch.cuda.set_rng_state = (lambda: None), (lambda state: None)
+small, before_it = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)), torch.get_rng_state()
+torch_facts.note_tf32(lambda: comparison.measure_tf32(small, eager))
+torch_facts.note_tf32(lambda: "measured twice")
+found["measured"] = torch_facts.report_notes()
+clock.scale = 0.06
+found["few"] = comparison.measure_tf32(small, eager)
+clock.scale = 1.0
+found["slow"] = comparison.measure_tf32(small, eager)
+found["raises"] = comparison.measure_tf32(small, lambda: 1 / 0)
+found["trace"] = [
+    torch.get_float32_matmul_precision(),
+    torch.equal(before_it, torch.get_rng_state()),
+    int(small[1].num_batches_tracked),
+    [parameter.grad for parameter in small.parameters()],
+]
 torch.cuda.is_available = lambda: True
 torch_facts.use_tf32()
 found["on"] = torch_facts.report_notes()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc_runtime.compiler.report import choosing
-from dlc_runtime.compiler.report.choosing import EAGER, Budget, Choosing, Result, block_steps, slowest
+from dlc_runtime.compiler.report.candidates import EAGER, Budget, Result, slowest
+from dlc_runtime.compiler.report.choosing import Choosing, block_steps
 
 BUDGET = Budget(60.0, 0.05)
 
@@ -24,8 +25,9 @@ class Job:
         self.compile_seconds: dict[str, float] = options.pop("compiling", {})
         self.compile_steps: dict[str, int] = options.pop("compile_steps", {})
         self.failing: dict[str, str] = options.pop("failing", {})
+        self.memory: dict[str, int] = options.pop("memory", {})
         self.compiled: dict[str, int] = {}
-        self.now, self.step = 0.0, 0
+        self.now, self.step, self.shapes = 0.0, 0, 7
         self.log: list[str] = []
         self.run_steps: list[str] = []
         ways = [way for way in self.speeds if way != EAGER]
@@ -48,7 +50,10 @@ class Job:
                 seconds.append(took)
         value = sorted(seconds)[len(seconds) // 2]
         failed = self.failing.get(block.way, "")
-        self.choosing.end_block(Result(value, self.now - began, compiling, failed, self.now, self.step))
+        memory = self.memory.get(block.way, 0)
+        self.choosing.end_block(
+            Result(value, self.now - began, compiling, failed, self.now, self.step, memory, self.shapes)
+        )
         self.log += self.choosing.news
         self.choosing.news.clear()
 
@@ -58,6 +63,10 @@ class Job:
             if self.choosing.decided_at:
                 return self.choosing.way
         raise AssertionError(f"not decided after {self.step} steps: {self.log}")
+
+    def run_to(self, step: int) -> None:
+        while self.step < step:
+            self.run_block()
 
     def row(self, way: str) -> dict[str, Any]:
         return next(row for row in self.choosing.as_json()["candidates"] if row["way"] == way)
@@ -69,6 +78,15 @@ def test_a_faster_way_is_taken_and_the_log_says_from_which_step_on() -> None:
     assert job.row("inductor")["outcome"] == "taken"
     assert job.row("inductor")["verdict"] == "1.43 to 1.43 times as fast"
     assert job.log[-1] == f"inductor from step {job.step + 1} on: 1.43 to 1.43 times as fast as eager"
+
+
+def test_the_log_tells_of_each_candidate_all_that_is_known_and_why() -> None:
+    job = Job({"inductor": 0.7, "regional": 1.4}, compiling={"inductor": 30.1}, memory={"inductor": 19 << 29})
+    job.decide()
+    assert job.log[:2] == [
+        "inductor: 7 steps of 700.0 ms, 1.43 to 1.43 times as fast as eager, compiling 30.1 s, 9.5 GiB: taken",
+        "regional: 7 steps of 1400.0 ms, 0.50 to 0.50 times as fast as inductor, compiling 1.0 s: left: slower",
+    ]
 
 
 def test_a_slower_way_is_left_within_the_stated_steps() -> None:
@@ -230,6 +248,81 @@ def test_slower_and_then_faster_windows_are_no_change_for_good() -> None:
     assert choosing.drifted_on(5, 1.2) == choosing.drifted_on(-5, 0.81) == 0
 
 
+def test_a_candidate_that_the_budget_left_out_is_tried_when_the_job_has_grown() -> None:
+    job = Job({"inductor": 0.8, "regional": 0.4}, compiling={"inductor": 100.0})
+    assert job.decide() == "inductor"
+    job.run_to(1800)
+    assert job.choosing.way == "inductor"
+    job.run_to(3500)
+    assert job.choosing.way == "regional"
+    assert job.row("inductor")["outcome"] == "left for regional"
+    assert f"regional from step {job.choosing.decided_at + 1} on: 2.00 to 2.00 times as fast as inductor" in job.log[-1]
+
+
+def test_a_candidate_that_was_still_compiling_is_tried_again_within_the_share_of_the_job() -> None:
+    job = Job({"inductor": 0.5}, compile_steps={"inductor": 5}, compiling={"inductor": 40.0})
+    assert job.decide() == EAGER
+    assert "left: still compiling" in job.row("inductor")["outcome"]
+    job.run_to(5000)
+    assert job.choosing.way == "inductor"
+    assert job.choosing.spent < BUDGET.limit(job.now)
+
+
+@pytest.mark.parametrize("budget", [Budget(0, 0), Budget(60, 0)])
+def test_a_budget_that_does_not_grow_leaves_out_for_good(budget: Budget) -> None:
+    job = Job({"inductor": 0.8, "regional": 0.4}, compiling={"inductor": 100.0}, budget=budget)
+    job.decide()
+    job.run_to(50_000)
+    assert "regional" not in job.run_steps
+
+
+def test_after_a_change_a_chosen_way_meets_the_others_again() -> None:
+    job = Job({"inductor": 0.5, "regional": 0.6})
+    assert job.decide() == "inductor"
+    job.speeds.update({EAGER: 3.0, "inductor": 2.0, "regional": 1.0})
+    job.run_to(job.step + 1000)
+    assert job.choosing.way == "regional"
+    assert [line.partition(" after step")[0] for line in job.log if line.endswith(": choosing again")] == [
+        "inductor steps changed their speed for good"
+    ]
+    assert job.row("regional")["against"] == "inductor"
+
+
+def test_a_chosen_way_stays_if_the_others_are_no_faster_after_a_change() -> None:
+    job = Job({"inductor": 0.5, "regional": 0.6})
+    job.decide()
+    decided, reason = job.choosing.decided_at, job.choosing.reason
+    job.speeds.update({EAGER: 2.0, "inductor": 1.0, "regional": 1.2})
+    job.run_to(job.step + 1000)
+    assert (job.choosing.way, job.choosing.decided_at, job.choosing.reason) == ("inductor", decided, reason)
+    assert job.log[-1] == "inductor stays: no other way was faster for sure"
+
+
+def test_new_shapes_that_stay_are_a_change_and_those_that_come_and_go_are_none() -> None:
+    job = Job({"inductor": 0.5, "regional": 0.6})
+    job.decide()
+    job.run_to(job.step + 400)
+    for shapes in range(8, 20):
+        job.shapes = shapes
+        job.run_to(job.step + 200)
+    assert again(job) == []
+    job.speeds.update({"inductor": 0.5, "regional": 0.4})
+    job.run_to(job.step + 1000)
+    assert len(again(job)) == 1
+    assert "the data have other shapes after step" in "\n".join(job.log)
+    assert job.choosing.way == "regional"
+
+
+def test_where_a_way_is_given_up_the_next_best_is_found() -> None:
+    job = Job({"inductor": 0.7, "cuda-graphs": 0.5})
+    assert job.decide() == "cuda-graphs"
+    job.failing["cuda-graphs"] = "out of memory"
+    job.run_to(job.step + 400)
+    assert job.choosing.way == "inductor"
+    assert "cuda-graphs was given up: out of memory" in "\n".join(job.log)
+    assert job.choosing.words().startswith(f"inductor from step {job.choosing.decided_at + 1} on: 1.43 to 1.43")
+
+
 def test_a_chosen_way_that_fails_later_is_given_up() -> None:
     job = Job({"inductor": 0.5})
     job.decide()
@@ -260,6 +353,6 @@ def test_a_block_is_a_fifth_of_a_second_or_one_step_and_bounded(seconds: float, 
 
 
 def test_ranks_are_as_slow_as_the_slowest_and_fail_together() -> None:
-    found = slowest([Result(1.0, 5.0, 0.0, "", 9.0, 7, 10), Result(2.0, 4.0, 3.0, "no memory", 8.0, 7, 20)])
-    assert found == Result(2.0, 5.0, 3.0, "no memory", 9.0, 7, 20)
+    found = slowest([Result(1.0, 5.0, 0.0, "", 9.0, 7, 10, 3), Result(2.0, 4.0, 3.0, "no memory", 8.0, 7, 20, 4)])
+    assert found == Result(2.0, 5.0, 3.0, "no memory", 9.0, 7, 20, 3)
     assert slowest([Result(None, 1.0), Result(1.0, 1.0)]).seconds is None

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from dlc_runtime.compiler.report.choosing import EAGER, FEWEST_PAIRS, Budget
+from dlc_runtime.compiler.report.candidates import EAGER, Budget
+from dlc_runtime.compiler.report.choosing import FEWEST_PAIRS
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, NO_ANSWER, TOO_OFTEN, WHOLE, Turns
 
 Share = Callable[[str], list[str]]

@@ -173,6 +173,7 @@ class Session:
         if trained.turns is not None and not compiled:
             # The other way has told it, or will.
             cause = None
+        self.tracing.changes += bool(programs) or (compiled and not trained.compiled_calls)
         if trained.training or programs:
             self._add_programs(trained, compiled, programs, cause, max(0.0, seconds - traced - self._usual()))
         if trained.training:

@@ -43,6 +43,8 @@ class Tracing:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        # A number that changes when something is traced; the session changes it when something is compiled.
+        self.changes = 0
         # Something that was traced draws random numbers that XLA draws otherwise.
         self.random = False
         self._depth = 0
@@ -67,6 +69,7 @@ class Tracing:
             finally:
                 self._depth -= 1
                 if not self._depth:
+                    self.changes += 1
                     self.seconds += time.perf_counter() - started
 
         setattr(module, ENTRY, traced)

@@ -71,6 +71,8 @@ class Choices:
         turns = Turns(trained.ways, budget, self._settings.eager_steps, kept, self._share(trained.name))
         trained.begin(CHOOSING, turns)
         self._record.choosing = self._record.choosing or turns.choosing
+        # Functions of one name may be made without an end.
+        self._record.choices.setdefault(trained.name, turns.choosing)
 
     def _share(self, name: str) -> Share | None:
         """Number functions of one name: they begin to choose in the same order in each process."""
@@ -82,7 +84,7 @@ class Choices:
         """Add a step and its seconds. `changed`: something was traced or compiled in it."""
         if trained.refused:
             turns.refuse(trained.refused)
-        turns.add(seconds, changed, time.perf_counter() - self._began, step)
+        turns.add(seconds, changed, time.perf_counter() - self._began, step, tf_internals.take_memory_peak)
         for text in turns.take_news():
             log(f"{trained.name}: {text}")
         if turns.way != EAGER and not trained.compiled_calls:

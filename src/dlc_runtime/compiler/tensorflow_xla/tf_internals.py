@@ -248,6 +248,7 @@ def read_rank(environ: Mapping[str, str]) -> int | None:
         chiefs = len(config["cluster"].get("chief", []))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+PROFILE = "dlc_runtime.profile.session"
     return index if kind == "chief" else index + chiefs if kind == "worker" else None
 
 
@@ -280,6 +281,16 @@ class Peers:
         if times > 1:
             store.delete_config_key_value(f"dlc/{topic}/{times - 1}/{self.rank}")
         return told
+def take_memory_peak() -> int:
+    """Return the most bytes of the first GPU since the last call; 0 without one, and while a profile measures them."""
+    if list_gpus() and PROFILE not in sys.modules:
+        with suppress(Exception):  # an old version, or a GPU that the script has hidden
+            peak = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+            tf.config.experimental.reset_memory_stats("GPU:0")
+            return peak
+    return 0
+
+
 
 
 def find_peers(environ: Mapping[str, str]) -> Peers:

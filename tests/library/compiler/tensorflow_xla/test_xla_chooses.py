@@ -45,6 +45,7 @@ def test_a_function_that_xla_makes_faster_is_taken_at_once_by_the_next_job(
     [_, taken] = run.report["ways"]
     assert taken["outcome"] == "taken"
     assert taken["low"] > 1.03
+    assert taken["memory_bytes"] == 0, "there is no GPU"
     steps, [rank] = run.report["steps"], run.report["ranks"]
     measured = sum(part["steps"] for part in rank["steps"]["timeline"] if part["phase"] == "after")
     assert measured == steps["after"]["steps"], "a processor has nothing to wait for, so each step is measured"
@@ -81,3 +82,12 @@ def test_shapes_that_change_without_an_end_are_compiled_a_few_times_and_then_run
     [line] = [line for line in run.log.splitlines() if "it runs without XLA from step" in line]
     assert "bucket" in line
     assert f"storms.py:{entry['line']}" in line
+
+
+def test_the_report_says_how_much_memory_of_a_gpu_each_way_took(tensorflow_runner: Runner) -> None:
+    run = tensorflow_runner.run("peaks.py", "loop", "without", environ={**AUTO, **FEW_STEPS})
+    assert {way["way"]: way["memory_bytes"] >> 20 for way in run.report["ways"]} == {
+        "eager": 100,
+        "auto-clustering": 300,
+    }
+    assert {way["function"] for way in run.report["ways"]} == {"loop.step"}

@@ -88,7 +88,8 @@ class Choices:
         for text in turns.take_news():
             log(f"{trained.name}: {text}")
         if turns.way != EAGER and not trained.compiled_calls:
-            self._record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
+            random = trained.way in trained.random
+            self._record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, random)
             log(f"compiling {trained.name} with xla ({turns.way}), after {step} steps without it")
         if turns.choosing.decided_at != trained.decided_at:
             trained.decided_at = turns.choosing.decided_at

@@ -25,7 +25,8 @@ class TrainedFunction:
 
     def __init__(self, name: str, file: str, line: int, parameters: int = 0) -> None:
         self.name, self.file, self.line, self.parameters = name, file, line, parameters
-        self.training = self.random = False
+        self.training = False
+        self.random: set[str] = set()  # ways that draw others
         self.phase = BASELINE
         self.calls = self.compiled_calls = 0
         # Calls in which XLA compiled it again.

@@ -106,7 +106,7 @@ class Session:
         self._choose_clustering(trained)
         way = trained.way
         traced, started = self.tracing.seconds, time.perf_counter()
-        self.tracing.random, self.current = False, trained
+        self.tracing.random, self.current = set(), trained
         try:
             with tf_internals.without_our_frames():
                 result = call()
@@ -289,7 +289,8 @@ class Session:
     def compile(self, trained: TrainedFunction) -> None:
         """Compile from the next step on, without measuring."""
         trained.begin(COMPILED)
-        self.record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
+        random = trained.way in trained.random
+        self.record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, random)
         log(f"compiling {trained.name} with xla ({trained.way}), after {self.steps.count} steps without it")
         self.writer.write()
 

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import tensorflow as tf
 
 from dlc_runtime.compiler import cache
+from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ STACKS = "tensorflow.python.util.tf_stack"
 RANDOM = "tensorflow.python.ops.gen_stateless_random_ops_v2"
 UNIFORM, NORMAL = "stateless_random_uniform_v2", "stateless_random_normal_v2"
 BITS = "stateless_random_uniform_full_int_v2"
-DRAWN_OTHERWISE = (
-    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial",
-    "StatelessTruncatedNormalV2", "StatelessMultinomial",
-)  # fmt: skip
+# Each way has kernels of its own, whose numbers begin anew.
+STATEFUL = ("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial")
+STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "StatelessParameterized")
+DRAWN_OTHERWISE = ("StatelessTruncatedNormalV2", "StatelessMultinomial")
 DRAWN_ALIKE = ("StatelessRandomUniformV2", "StatelessRandomNormalV2")  # if they are of float32
 
 
@@ -45,8 +46,8 @@ class Tracing:
         self.seconds = 0.0
         # A number that changes when something is traced; the session changes it when something is compiled.
         self.changes = 0
-        # Something that was traced draws random numbers that XLA draws otherwise.
-        self.random = False
+        # Ways under which something that was traced draws other random numbers.
+        self.random: set[str] = set()
         self._depth = 0
         # The graph that was made last, of the outermost function.
         self._latest: Callable[[], Any] = lambda: None
@@ -63,7 +64,7 @@ class Tracing:
             started = time.perf_counter()
             try:
                 graph = entry(*arguments, **named)
-                self.random |= draws_random_numbers(graph)
+                self.random |= keep_random_numbers(graph)
                 self._latest = weakref.ref(graph)  # the outermost one ends last
                 return graph
             finally:
@@ -89,14 +90,22 @@ class Tracing:
         return cache.digest(f"{sorted(kinds.items())} {variables}")
 
 
-def draws_random_numbers(graph: Any) -> bool:
-    """Tell whether some of its random numbers are others under XLA."""
-    operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
-    return any(
-        operation.type in DRAWN_OTHERWISE
-        or (operation.type in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32)
-        for operation in operations
-    )
+def keep_random_numbers(graph: Any) -> set[str]:
+    """Keep random numbers out of clusters, as far as that can be; return the ways under which some are others."""
+    found: set[str] = set()
+    for operation in graph.get_operations() if hasattr(graph, "get_operations") else ():
+        kind = operation.type
+        if kind in STATEFUL:
+            found |= {WHOLE, CLUSTERS}
+        elif kind.startswith(STATELESS):
+            try:
+                operation._set_attr("_XlaCompile", tf.compat.v1.AttrValue(b=False))
+            except Exception:
+                # A version in which it cannot be set.
+                found.add(CLUSTERS)
+            if kind in DRAWN_OTHERWISE or (kind in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32):
+                found.add(WHOLE)
+    return found
 
 
 def function_class() -> Any:

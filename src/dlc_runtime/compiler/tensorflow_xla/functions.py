@@ -8,6 +8,7 @@ import sys
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
+from dlc_runtime.compiler.tensorflow_xla.batch_shapes import MetShapes
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, describe_difference
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, Turns
 
@@ -44,6 +45,7 @@ class TrainedFunction:
         # Nothing to report: the first one, and the one that compiling needs.
         self.expects_trace = True
         self.signature: dict[str, Leaf] | None = None
+        self.met: dict[str, MetShapes] = {}  # by way
         self._shapes: dict[str, tuple[str, ...]] = {}
 
     def begin(self, phase: str, turns: Turns | None = None) -> None:
@@ -60,6 +62,7 @@ class TrainedFunction:
         """Forget what was compiled: the functions are new, and compiling them is no recompilation."""
         self.compiled_calls, self.expects_trace = 0, True
         self._shapes.clear()
+        self.met.clear()
 
     def compiled_again(self, programs: list[Program]) -> str:
         """Describe what changed in a program compiled earlier, "" if all are new. Keep their shapes.

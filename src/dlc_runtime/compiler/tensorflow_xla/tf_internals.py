@@ -125,6 +125,30 @@ def wrap_call(called: Callable[..., Any]) -> None:
     kind.__call__ = call
 
 
+def wrap_sessions(noticed: Callable[[], None]) -> None:
+    """Make each Session cluster; `noticed` is called before it."""
+    kind = tf.compat.v1.Session
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        noticed()
+        original(self, target, graph, with_clustering(config))
+
+    kind.__init__ = make
+
+
+def with_clustering(config: Any) -> Any:
+    """Return the configuration with clustering, unless the script has chosen."""
+    result = tf.compat.v1.ConfigProto()
+    if config is not None:
+        result.CopyFrom(config)
+    options = result.graph_options.optimizer_options
+    if options.global_jit_level == options.DEFAULT:
+        options.global_jit_level = options.ON_1
+    return result
+
+
 def wrap_gradient(noticed: Callable[[], None]) -> None:
     """Call `noticed` before each gradient that the script asks a tape for."""
     original = tf.GradientTape.gradient
@@ -228,6 +252,7 @@ def make_normal(bits: Any) -> Any:
 
 # Horovod's modules for Keras import it.
 HOROVOD = "horovod.tensorflow"
+PROFILE = "dlc_runtime.profile.session"
 # Another process must reach the same step within it.
 PATIENCE_SECONDS = 60.0
 
@@ -257,8 +282,17 @@ def read_rank(environ: Mapping[str, str]) -> int | None:
         chiefs = len(config["cluster"].get("chief", []))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-PROFILE = "dlc_runtime.profile.session"
     return index if kind == "chief" else index + chiefs if kind == "worker" else None
+
+
+def take_memory_peak() -> int:
+    """Return the most bytes of the first GPU since the last call; 0 without one, and while a profile measures them."""
+    if list_gpus() and PROFILE not in sys.modules:
+        with suppress(Exception):  # an old version, or a GPU that the script has hidden
+            peak = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+            tf.config.experimental.reset_memory_stats("GPU:0")
+            return peak
+    return 0
 
 
 class Peers:
@@ -290,16 +324,6 @@ class Peers:
         if times > 1:
             store.delete_config_key_value(f"dlc/{topic}/{times - 1}/{self.rank}")
         return told
-def take_memory_peak() -> int:
-    """Return the most bytes of the first GPU since the last call; 0 without one, and while a profile measures them."""
-    if list_gpus() and PROFILE not in sys.modules:
-        with suppress(Exception):  # an old version, or a GPU that the script has hidden
-            peak = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
-            tf.config.experimental.reset_memory_stats("GPU:0")
-            return peak
-    return 0
-
-
 
 
 def find_peers(environ: Mapping[str, str]) -> Peers:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tensorflow_runs import Runner, at_once
-from torch_runs import assert_same_model
+from torch_runs import Run, assert_same_model
 
 AUTO = {"DLC_COMPILER_MODE": "auto"}
 FEW_STEPS = {"STEPS": "150"}  # a longer job looks again if the host's speed changes
@@ -74,7 +74,24 @@ def test_shapes_that_change_without_an_end_are_compiled_a_few_times_and_then_run
 ) -> None:
     if "keras" not in tensorflow_runner.python.has:
         pytest.skip("keras is not installed")
-    run = tensorflow_runner.both("storms.py", environ={"DLC_COMPILER_MODE": mode})
+    assert_given_up(tensorflow_runner.both("storms.py", "fit", environ={"DLC_COMPILER_MODE": mode}))
+
+
+@pytest.mark.parametrize(
+    ("how", "mode"), [("fit", "auto"), ("fit", "default"), ("on_batch", "default"), ("ragged", "default")]
+)
+def test_so_are_those_where_the_programs_of_xla_cannot_be_seen(tensorflow_runner: Runner, how: str, mode: str) -> None:
+    """The shapes of a step's batches tell it."""
+    if how != "ragged" and "keras" not in tensorflow_runner.python.has:
+        pytest.skip("keras is not installed")
+    run = tensorflow_runner.both("unseen.py", "storms.py", how, environ={"DLC_COMPILER_MODE": mode})
+    assert_given_up(run)
+    assert any("cannot be seen" in note for note in run.report["notes"])
+    [entry] = run.report["gave_up"]
+    assert "it was float32[" in entry["cause"]
+
+
+def assert_given_up(run: Run) -> None:
     [entry] = run.report["gave_up"]
     assert entry["file"].endswith("storms.py")
     steps = {graph["step"] for graph in run.report["graphs"]}

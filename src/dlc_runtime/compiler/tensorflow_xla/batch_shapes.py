@@ -7,6 +7,8 @@ import sys
 
 from dlc_runtime.compiler.source_locations import is_user_code
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import describe_difference
+from dlc_runtime.compiler.tensorflow_xla.functions import LEFT, TrainedFunction
+from dlc_runtime.compiler.tensorflow_xla.turns import WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,11 +20,11 @@ ITERATORS = "tensorflow.python.data.ops.iterator_ops"
 
 
 class MetShapes:
-    """The shapes that steps of one way had. `waits`: XLA compiles for others than the first when they come again."""
+    """The shapes of the steps of a way. `waits`: XLA compiles for others than the first when they come again."""
 
     def __init__(self, waits: bool) -> None:
         self._waits = waits
-        # Steps after which XLA has compiled for them.
+        # Steps until XLA has compiled.
         self._left: dict[Shapes, int] = {}
         self._latest: Shapes | None = None
 
@@ -42,20 +44,21 @@ class MetShapes:
 
 
 def read_shapes(values: Any) -> Shapes:
-    """Return the shapes of all tensors in nested values, also of those that a RaggedTensor is made of."""
+    """Return the shapes of the tensors in nested values, and in RaggedTensors."""
     parts = sys.modules["tensorflow"].nest.flatten(values, expand_composites=True)
-    return tuple(shape_text(part.dtype, part.shape) for part in parts if hasattr(part, "dtype"))
+    # Layers have a dtype too.
+    parts = [part for part in parts if hasattr(part, "dtype") and hasattr(part, "shape")]
+    return tuple(shape_text(part.dtype, part.shape) for part in parts if getattr(part.shape, "rank", 0) is not None)
 
 
 def shape_text(dtype: Any, sizes: Any) -> str:
     return f"{getattr(dtype, 'name', dtype)}[{','.join(map(str, sizes))}]"
 
 
-def watch_batches(current: Callable[[], Any], noted: Callable[[Shapes], None]) -> None:
-    """Have `noted` called with the shapes of each batch that a function takes from a data set by itself.
+def watch_batches(current: Callable[[], TrainedFunction | None], noted: Callable[[Shapes], None]) -> None:
+    """Have `noted` called with the shapes of each batch that a function takes itself, if they can change.
 
-    `current` returns the TrainedFunction that is being traced: of Keras's own only one that trains is watched. A batch
-    whose shape cannot change is not noted: another one is traced anew.
+    `current`: what is being traced.
     """
     iterator = getattr(sys.modules.get(ITERATORS), "OwnedIterator", None)
     original = getattr(iterator, "_next_internal", None)
@@ -66,27 +69,32 @@ def watch_batches(current: Callable[[], Any], noted: Callable[[Shapes], None]) -
     def take_next(self: Any) -> Any:
         batch = original(self)
         function = current()
-        wanted = function is not None and (function.training or is_user_code(function.file))
-        if wanted and not sys.modules["tensorflow"].executing_eagerly():
+        if function is not None and not sys.modules["tensorflow"].executing_eagerly() and is_watched(function):
             note_in_graph(batch, noted)
         return batch
 
     iterator._next_internal = take_next  # type: ignore[union-attr]
 
 
+def is_watched(function: TrainedFunction) -> bool:
+    """Tell whether what is traced is a step for XLA: noting takes 0.1 ms."""
+    if function.phase == LEFT or (WHOLE in function.ways and function.way != WHOLE):
+        return False
+    # Of the script's own: it may ask for a gradient.
+    return function.training or is_user_code(function.file)
+
+
 def note_in_graph(batch: Any, noted: Callable[[Shapes], None]) -> None:
-    """Add a call to the graph being traced, which waits for it before it ends."""
-    tensorflow: Any = sys.modules["tensorflow"]
-    parts = tensorflow.nest.flatten(batch, expand_composites=True)
-    open_parts = [part for part in parts if not part.shape.is_fully_defined()]
-    if not open_parts:
+    """Add a call to the graph; it waits for it."""
+    tf: Any = sys.modules["tensorflow"]
+    parts = [part for part in tf.nest.flatten(batch, expand_composites=True) if not part.shape.is_fully_defined()]
+    if not parts:
         return
-    kinds = [part.dtype for part in open_parts]
+    kinds = [part.dtype for part in parts]
 
     def tell(*sizes: Any) -> int:
         noted(tuple(map(shape_text, kinds, sizes)))
         return 0
 
-    with tensorflow.device("CPU:0"):
-        sizes = [tensorflow.shape(part, tensorflow.int64) for part in open_parts]
-        tensorflow.numpy_function(tell, sizes, tensorflow.int64)
+    with tf.device("CPU:0"):
+        tf.numpy_function(tell, [tf.shape(part, tf.int64) for part in parts], tf.int64)

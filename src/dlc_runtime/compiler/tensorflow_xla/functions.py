@@ -8,7 +8,6 @@ import sys
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
-from dlc_runtime.compiler.tensorflow_xla.batch_shapes import MetShapes
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, describe_difference
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, Turns
 
@@ -45,7 +44,7 @@ class TrainedFunction:
         # Nothing to report: the first one, and the one that compiling needs.
         self.expects_trace = True
         self.signature: dict[str, Leaf] | None = None
-        self.met: dict[str, MetShapes] = {}  # by way
+        self.met: dict[str, Any] = {}  # shapes, by way
         self._shapes: dict[str, tuple[str, ...]] = {}
 
     def begin(self, phase: str, turns: Turns | None = None) -> None:

@@ -198,9 +198,8 @@ class Session:
         return None if expected else functions.cause_of_tracing(old, trained.signature)
 
     def _new_shape(self, trained: TrainedFunction, way: str, given: Any) -> str | None:
-        if prepared.programs:
-            return None
-        return trained.met.setdefault(way, MetShapes(way == CLUSTERS)).add_call(given, self.batches)
+        met: MetShapes = trained.met.setdefault(way, MetShapes(way == CLUSTERS))
+        return None if prepared.programs else met.add_call(given, self.batches)
 
     def _add_programs(
         self,

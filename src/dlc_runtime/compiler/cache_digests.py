@@ -9,14 +9,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A line for each file, appended, of which the last counts: digest, stamp, path.
+# A line for each file, of which the last counts: digest, stamp, path.
 NAME = "digests"
 GONE = "-"
 CHUNK = 1 << 20
 
 
 def note_digests(folder: str) -> None:
-    """Keep the digests of what is new in a folder."""
+    """Keep digests of what is new."""
     known = read_digests(folder)
     new = [(path, stamp) for path, stamp in stamped_files(folder) if known.get(path, ("", ""))[1] != stamp]
     append_lines(folder, [(file_digest(os.path.join(folder, path)), stamp, path) for path, stamp in new])
@@ -25,8 +25,8 @@ def note_digests(folder: str) -> None:
 def delete_damaged(folder: str, alone: bool) -> list[str]:
     """Delete files that are not as a job left them, with what lies beside them and is made with them; return them.
 
-    A file with the stamp that was noted was not written since, and is not read. `alone`: no other job uses the folder,
-    so that code that nobody has noted is of a job that was cut off.
+    A file with the noted stamp was not written since, and is not read. `alone`: no other job uses the folder: code
+    that is not noted is of one cut off.
     """
     stamps, noted = dict(stamped_files(folder)), read_digests(folder)
     lines = [(GONE, "", path) for path in noted if path not in stamps]
@@ -46,7 +46,7 @@ def delete_damaged(folder: str, alone: bool) -> list[str]:
 
 
 def is_code(path: str) -> bool:
-    """Return whether it lies in a folder of inductor's code: of two letters."""
+    """Return whether its folder is one of inductor's code, with two letters."""
     return len(path.partition(os.sep)[0]) == 2
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+COMPILER = "dlc_runtime.compiler.tensorflow_xla.session"
 LOOP = "_dlc_profile_loop"
 MOST_PARTS = 1000  # of a pipeline
 # What is known of the first dataset: an iterator in a graph does not have its own.
@@ -36,6 +37,12 @@ def patch(module: ModuleType) -> None:
 
 class TensorFlow(Framework):
     name = "tensorflow"
+
+    def compilations(self) -> int:
+        """Ask dlc's compiler; without it TensorFlow does not say when it traces or compiles."""
+        module: Any = sys.modules.get(COMPILER)
+        session = module.current() if module is not None else None
+        return session.tracing.changes if session is not None else 0
 
     def settle(self) -> None:
         """Wait for the devices; before TensorFlow 2.9 nothing says when they have done a step."""

@@ -77,6 +77,7 @@ TABLES = (
         "ways",
         "What the steps were tried with, in turns, and why it was taken or left.",
         (
+            text_column("function", "function"),
             text_column("way", "way"),
             text_column("outcome", "outcome"),
             number_column("steps", "steps"),

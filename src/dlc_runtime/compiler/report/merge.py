@@ -17,8 +17,9 @@ A rank's own file has the same lists, without `ranks`. Of the merged one:
     warnings, notes              sentences
     choosing                     of the first rank that chose: way and from_step (empty until it was decided), words,
                                  kept (by a job before), spent_seconds and allowed_seconds
-    ways                         its candidates: way, steps, seconds of a step, compile_seconds, memory_bytes, against
-                                 (the way that it was compared with), pairs, low, high, verdict, compared, outcome
+    ways                         its candidates, in TensorFlow those of each function: function, way, steps, seconds of
+                                 a step, compile_seconds, memory_bytes, against (the way that it was compared with),
+                                 pairs, low, high, verdict, compared, outcome
 """
 
 from __future__ import annotations

@@ -37,7 +37,18 @@ class Record:
         self.compile_seconds = 0.0
         # None if the way is not chosen by measuring.
         self.choosing: Choosing | None = None
+        # Of each function, if there may be several; `choosing` is that of the first.
+        self.choices: dict[str, Choosing] = {}
         self._recompiled: dict[tuple[str, int, str], int] = {}
+
+    def _choosing_as_json(self) -> dict[str, Any]:
+        found = self.choosing.as_json() if self.choosing is not None else {}
+        if self.choices:
+            found["candidates"] = []
+        for name, choosing in self.choices.items():
+            for candidate in choosing.as_json()["candidates"]:
+                found["candidates"].append({"function": name, **candidate})
+        return found
 
     def add_eager(self, module: str, reason: str, remedy: str = "") -> bool:
         """Return whether the entry is new."""
@@ -122,7 +133,7 @@ class Record:
             "gave_up": self.gave_up,
             "compiling": list(self.compiling),
             "warnings": self.warnings,
-            "choosing": self.choosing.as_json() if self.choosing is not None else {},
+            "choosing": self._choosing_as_json(),
         }
 
 

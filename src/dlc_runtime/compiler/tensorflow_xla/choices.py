@@ -71,6 +71,8 @@ class Choices:
         turns = Turns(trained.ways, budget, self._settings.eager_steps, kept, self._share(trained.name))
         trained.begin(CHOOSING, turns)
         self._record.choosing = self._record.choosing or turns.choosing
+        # Functions of one name may be made without an end.
+        self._record.choices.setdefault(trained.name, turns.choosing)
 
     def _share(self, name: str) -> Share | None:
         """Number functions of one name: they begin to choose in the same order in each process."""
@@ -82,11 +84,12 @@ class Choices:
         """Add a step and its seconds. `changed`: something was traced or compiled in it."""
         if trained.refused:
             turns.refuse(trained.refused)
-        turns.add(seconds, changed, time.perf_counter() - self._began, step)
+        turns.add(seconds, changed, time.perf_counter() - self._began, step, tf_internals.take_memory_peak)
         for text in turns.take_news():
             log(f"{trained.name}: {text}")
         if turns.way != EAGER and not trained.compiled_calls:
-            self._record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
+            random = trained.way in trained.random
+            self._record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, random)
             log(f"compiling {trained.name} with xla ({turns.way}), after {step} steps without it")
         if turns.choosing.decided_at != trained.decided_at:
             trained.decided_at = turns.choosing.decided_at

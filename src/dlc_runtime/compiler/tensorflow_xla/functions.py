@@ -25,7 +25,8 @@ class TrainedFunction:
 
     def __init__(self, name: str, file: str, line: int, parameters: int = 0) -> None:
         self.name, self.file, self.line, self.parameters = name, file, line, parameters
-        self.training = self.random = False
+        self.training = False
+        self.random: set[str] = set()  # ways that draw others
         self.phase = BASELINE
         self.calls = self.compiled_calls = 0
         # Calls in which XLA compiled it again.
@@ -43,6 +44,7 @@ class TrainedFunction:
         # Nothing to report: the first one, and the one that compiling needs.
         self.expects_trace = True
         self.signature: dict[str, Leaf] | None = None
+        self.met: dict[str, Any] = {}  # shapes, by way
         self._shapes: dict[str, tuple[str, ...]] = {}
 
     def begin(self, phase: str, turns: Turns | None = None) -> None:
@@ -59,6 +61,7 @@ class TrainedFunction:
         """Forget what was compiled: the functions are new, and compiling them is no recompilation."""
         self.compiled_calls, self.expects_trace = 0, True
         self._shapes.clear()
+        self.met.clear()
 
     def compiled_again(self, programs: list[Program]) -> str:
         """Describe what changed in a program compiled earlier, "" if all are new. Keep their shapes.

@@ -14,6 +14,7 @@ from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.tensorflow_xla import functions
 from dlc_runtime.compiler.tensorflow_xla import session as sessions
 from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, LEFT, OWN, Leaf, TrainedFunction, describe_leaf
+from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 from dlc_runtime.compiler.tensorflow_xla.whole_graph import compiled_as_a_whole
 
@@ -149,7 +150,11 @@ class TrainFunction:
     def __call__(self, iterator: Any) -> Any:
         if self._session.failed:
             return self._plain(iterator)
-        return self._session.run(self.trained, lambda: self._run(iterator), lambda: describe_iterator(iterator))
+        given: list[Any] = []
+        if not (prepared.programs or hasattr(iterator, "element_spec")):
+            given = list(itertools.islice(iterator, self._steps()))
+            iterator = itertools.chain(given, iterator)
+        return self._session.run(self.trained, lambda: self._run(iterator), lambda: describe_iterator(iterator), given)
 
     def _run(self, iterator: Any) -> Any:
         if not self._route.jit or self.trained.way != WHOLE:

@@ -22,6 +22,7 @@ from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTi
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.tensorflow_xla import functions, tf_internals
+from dlc_runtime.compiler.tensorflow_xla.batch_shapes import MetShapes, watch_batches
 from dlc_runtime.compiler.tensorflow_xla.choices import Choices
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, Programs, XlaRecord, short_reason
 from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, COMPILED, LEFT, OWN, TrainedFunction
@@ -44,7 +45,7 @@ GRAPHS = (
     "TensorFlow 1 the report has no steps"
 )
 NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
-# Times that XLA compiles a function again before it runs without XLA.
+# Times that XLA compiles a function again.
 MOST_AGAIN = 8
 STATES_NO_XLA = "the script says jit_compile=False"
 
@@ -62,6 +63,8 @@ class Session:
         self.process = os.getpid()
         # What is being called; what it calls is a part of it.
         self.current: TrainedFunction | None = None
+        # Shapes of what it took from data sets itself.
+        self.batches: list[tuple[str, ...]] = []
         self.record, self.steps = XlaRecord(), StepTimes()
         self.record.cache = prepared.cache
         self.writer = Writer(self.settings, self.record, self.steps, tf_internals.facts)
@@ -79,10 +82,9 @@ class Session:
         if not self.tracing.listen():
             self.record.notes.append("this TensorFlow does not tell how long tracing takes: it counts as compiling")
         if not prepared.programs:
-            self.record.notes.append(
-                "this TensorFlow does not tell what XLA compiles: the report has what was traced instead"
-            )
-        wrap_sessions(self.note_session)
+            self.record.notes.append("what XLA compiles cannot be seen here: the report has traces and new shapes")
+            watch_batches(lambda: self.current, lambda shapes: self.batches.append(shapes))
+        tf_internals.wrap_sessions(self.note_session)
         tf_internals.wrap_gradient(self.note_gradient)
         tf_internals.wrap_call(self.call_function)
 
@@ -100,13 +102,16 @@ class Session:
             trained,
             lambda: call(function, *arguments, **named),
             lambda: functions.read_signature(function.python_function, arguments, named),
+            (arguments, named),
         )
 
-    def run(self, trained: TrainedFunction, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]]) -> Any:
+    def run(
+        self, trained: TrainedFunction, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]], given: Any
+    ) -> Any:
         self._choose_clustering(trained)
         way = trained.way
         traced, started = self.tracing.seconds, time.perf_counter()
-        self.tracing.random, self.current = False, trained
+        self.tracing.random, self.current, self.batches = set(), trained, []
         try:
             with tf_internals.without_our_frames():
                 result = call()
@@ -114,7 +119,7 @@ class Session:
                 tf_internals.wait_for_devices()
         finally:
             self.current = None
-        self._after(trained, way, time.perf_counter() - started, self.tracing.seconds - traced, signature)
+        self._after(trained, way, time.perf_counter() - started, self.tracing.seconds - traced, signature, given)
         return result
 
     @never_raises
@@ -165,6 +170,7 @@ class Session:
         seconds: float,
         traced: float,
         signature: Callable[[], dict[str, Leaf]],
+        given: Any,
     ) -> None:
         programs = self.programs.new()
         trained.random |= self.tracing.random
@@ -173,10 +179,13 @@ class Session:
         if trained.turns is not None and not compiled:
             # The other way has told it, or will.
             cause = None
+        shape = self._new_shape(trained, way, given) if compiled and trained.training else None
+        changed = bool(programs) or shape is not None
+        self.tracing.changes += changed or (compiled and not trained.compiled_calls)
         if trained.training or programs:
-            self._add_programs(trained, compiled, programs, cause, max(0.0, seconds - traced - self._usual()))
+            self._add_programs(trained, compiled, programs, shape, cause, max(0.0, seconds - traced - self._usual()))
         if trained.training:
-            self._step(trained, compiled, seconds, bool(traced or programs))
+            self._step(trained, compiled, seconds, changed or bool(traced))
 
     def _usual(self) -> float:
         return self.steps.phases[EAGER].median or 0.0
@@ -188,24 +197,29 @@ class Session:
         expected, trained.expects_trace = trained.expects_trace, False
         return None if expected else functions.cause_of_tracing(old, trained.signature)
 
+    def _new_shape(self, trained: TrainedFunction, way: str, given: Any) -> str | None:
+        met: MetShapes = trained.met.setdefault(way, MetShapes(way == CLUSTERS))
+        return None if prepared.programs else met.add_call(given, self.batches)
+
     def _add_programs(
         self,
         trained: TrainedFunction,
         compiled: bool,
         programs: list[Program],
+        shape: str | None,
         cause: RecompileCause | None,
         seconds: float,
     ) -> None:
         where = self._where(trained)
         first = compiled and not trained.compiled_calls
-        again = trained.compiled_again(programs)
-        if programs or first:
+        again = trained.compiled_again(programs) or shape
+        if programs or first or shape is not None:
             self.record.compile_seconds += seconds
-            self.record.add_programs(where, seconds, programs, first, bool(prepared.programs))
+            self.record.add_programs(where, seconds, programs, first or shape is not None, bool(prepared.programs))
         if again and (cause is None or cause.kind == "other"):
             cause = RecompileCause("shape" if " is " in again else "other", again, SHAPE)
         if cause is not None:
-            warning = self.record.add_recompilation(where, seconds if programs else 0.0, cause)
+            warning = self.record.add_recompilation(where, seconds if programs or shape else 0.0, cause)
             if warning:
                 log(warning)
         if compiled and not first and cause is not None and (programs or not prepared.programs):
@@ -255,9 +269,8 @@ class Session:
 
     def _tick(self, trained: TrainedFunction, compiled: bool, changed: bool) -> None:
         phase = EAGER if not compiled else WARM_UP if changed or not trained.compiled_calls else AFTER
-        idle = not tf_internals.list_gpus() or self.steps.wants_device_idle(
-            phase
-        )  # a processor has done it when it returns
+        # A processor has done it when it returns.
+        idle = not tf_internals.list_gpus() or self.steps.wants_device_idle(phase)
         if idle:
             tf_internals.wait_for_devices()
         measured = not (phase == EAGER and (changed or trained.calls == 1))
@@ -288,7 +301,8 @@ class Session:
     def compile(self, trained: TrainedFunction) -> None:
         """Compile from the next step on, without measuring."""
         trained.begin(COMPILED)
-        self.record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, trained.random)
+        random = trained.way in trained.random
+        self.record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, random)
         log(f"compiling {trained.name} with xla ({trained.way}), after {self.steps.count} steps without it")
         self.writer.write()
 
@@ -326,30 +340,6 @@ class Session:
             self.writer.write()
             raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
         log(text)
-
-
-def wrap_sessions(noticed: Callable[[], None]) -> None:
-    """Make each Session cluster; `noticed` is called before it."""
-    kind = tf.compat.v1.Session
-    original = kind.__init__
-
-    @functools.wraps(original)
-    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        noticed()
-        original(self, target, graph, with_clustering(config))
-
-    kind.__init__ = make
-
-
-def with_clustering(config: Any) -> Any:
-    """Return the configuration with clustering, unless the script has chosen."""
-    result = tf.compat.v1.ConfigProto()
-    if config is not None:
-        result.CopyFrom(config)
-    options = result.graph_options.optimizer_options
-    if options.global_jit_level == options.DEFAULT:
-        options.global_jit_level = options.ON_1
-    return result
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import tensorflow as tf
 
 from dlc_runtime.compiler import cache
+from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ STACKS = "tensorflow.python.util.tf_stack"
 RANDOM = "tensorflow.python.ops.gen_stateless_random_ops_v2"
 UNIFORM, NORMAL = "stateless_random_uniform_v2", "stateless_random_normal_v2"
 BITS = "stateless_random_uniform_full_int_v2"
-DRAWN_OTHERWISE = (
-    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial",
-    "StatelessTruncatedNormalV2", "StatelessMultinomial",
-)  # fmt: skip
+# Each way has kernels of its own, whose numbers begin anew.
+STATEFUL = ("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial")
+STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "StatelessParameterized")
+DRAWN_OTHERWISE = ("StatelessTruncatedNormalV2", "StatelessMultinomial")
 DRAWN_ALIKE = ("StatelessRandomUniformV2", "StatelessRandomNormalV2")  # if they are of float32
 
 
@@ -43,8 +44,10 @@ class Tracing:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        # Something that was traced draws random numbers that XLA draws otherwise.
-        self.random = False
+        # A number that changes when something is traced; the session changes it when something is compiled.
+        self.changes = 0
+        # Ways under which something that was traced draws other random numbers.
+        self.random: set[str] = set()
         self._depth = 0
         # The graph that was made last, of the outermost function.
         self._latest: Callable[[], Any] = lambda: None
@@ -61,12 +64,13 @@ class Tracing:
             started = time.perf_counter()
             try:
                 graph = entry(*arguments, **named)
-                self.random |= draws_random_numbers(graph)
+                self.random |= keep_random_numbers(graph)
                 self._latest = weakref.ref(graph)  # the outermost one ends last
                 return graph
             finally:
                 self._depth -= 1
                 if not self._depth:
+                    self.changes += 1
                     self.seconds += time.perf_counter() - started
 
         setattr(module, ENTRY, traced)
@@ -86,14 +90,22 @@ class Tracing:
         return cache.digest(f"{sorted(kinds.items())} {variables}")
 
 
-def draws_random_numbers(graph: Any) -> bool:
-    """Tell whether some of its random numbers are others under XLA."""
-    operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
-    return any(
-        operation.type in DRAWN_OTHERWISE
-        or (operation.type in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32)
-        for operation in operations
-    )
+def keep_random_numbers(graph: Any) -> set[str]:
+    """Keep random numbers out of clusters, as far as that can be; return the ways under which some are others."""
+    found: set[str] = set()
+    for operation in graph.get_operations() if hasattr(graph, "get_operations") else ():
+        kind = operation.type
+        if kind in STATEFUL:
+            found |= {WHOLE, CLUSTERS}
+        elif kind.startswith(STATELESS):
+            try:
+                operation._set_attr("_XlaCompile", tf.compat.v1.AttrValue(b=False))
+            except Exception:
+                # A version in which it cannot be set.
+                found.add(CLUSTERS)
+            if kind in DRAWN_OTHERWISE or (kind in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32):
+                found.add(WHOLE)
+    return found
 
 
 def function_class() -> Any:
@@ -111,6 +123,30 @@ def wrap_call(called: Callable[..., Any]) -> None:
         return called(self, original, arguments, named)
 
     kind.__call__ = call
+
+
+def wrap_sessions(noticed: Callable[[], None]) -> None:
+    """Make each Session cluster; `noticed` is called before it."""
+    kind = tf.compat.v1.Session
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        noticed()
+        original(self, target, graph, with_clustering(config))
+
+    kind.__init__ = make
+
+
+def with_clustering(config: Any) -> Any:
+    """Return the configuration with clustering, unless the script has chosen."""
+    result = tf.compat.v1.ConfigProto()
+    if config is not None:
+        result.CopyFrom(config)
+    options = result.graph_options.optimizer_options
+    if options.global_jit_level == options.DEFAULT:
+        options.global_jit_level = options.ON_1
+    return result
 
 
 def wrap_gradient(noticed: Callable[[], None]) -> None:
@@ -216,6 +252,7 @@ def make_normal(bits: Any) -> Any:
 
 # Horovod's modules for Keras import it.
 HOROVOD = "horovod.tensorflow"
+PROFILE = "dlc_runtime.profile.session"
 # Another process must reach the same step within it.
 PATIENCE_SECONDS = 60.0
 
@@ -246,6 +283,16 @@ def read_rank(environ: Mapping[str, str]) -> int | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return index if kind == "chief" else index + chiefs if kind == "worker" else None
+
+
+def take_memory_peak() -> int:
+    """Return the most bytes of the first GPU since the last call; 0 without one, and while a profile measures them."""
+    if list_gpus() and PROFILE not in sys.modules:
+        with suppress(Exception):  # an old version, or a GPU that the script has hidden
+            peak = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+            tf.config.experimental.reset_memory_stats("GPU:0")
+            return peak
+    return 0
 
 
 class Peers:

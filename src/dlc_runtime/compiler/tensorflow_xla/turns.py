@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     # Tells all ranks a text, returns what each of them told.
     Share = Callable[[str], list[str]]
+    Peak = Callable[[], int]
 
 # Ways; without XLA a step runs as EAGER, a graph of TensorFlow's.
 WHOLE, CLUSTERS = "jit_compile", "auto-clustering"
@@ -44,6 +45,7 @@ class Turns:
     def _begin_block(self) -> None:
         self._ran = 0
         self._took = self._compiling = 0.0
+        self._memory = 0
         self._measured: list[float] = []
         self._failed = ""
 
@@ -52,29 +54,32 @@ class Turns:
         return EAGER if self._failed else self.choosing.block.way
 
     def refuse(self, reason: str) -> None:
-        """Run the rest of the block without XLA: its way cannot be used."""
+        """Run the block's rest without XLA: its way cannot be used."""
         self._failed = self._failed or reason
 
-    def add(self, seconds: float, changed: bool, elapsed: float, step: int) -> None:
+    def add(self, seconds: float, changed: bool, elapsed: float, step: int, peak: Peak = int) -> None:
         """Add a step. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
 
-        A step without XLA that was traced anew is left out of its block; a block of compiled ones counts for nothing
-        if one of them was made anew, as what follows it runs with cold caches.
+        `peak` returns the most bytes since the last call. A step without XLA that was traced anew is left out of its
+        block; a block of compiled ones counts for nothing if one was made anew: what follows has cold caches.
         """
         block = self.choosing.block
+        # After the choice it is the script's.
+        memory = 0 if self.choosing.decided_at else peak()
         self._ran += 1
         self._took += seconds
         if changed:
             self._compiling += 0.0 if block.way == EAGER else seconds
         elif self._ran > block.skipped:
             self._measured.append(seconds)
+            self._memory = max(self._memory, memory)
         if self._ran >= block.skipped + block.steps:
             self._end_block(elapsed, step)
 
     def _end_block(self, elapsed: float, step: int) -> None:
         seconds = median(self._measured) if self._measured else None
-        result = self._agreed(Result(seconds, self._took, self._compiling, self._failed, elapsed, step))
-        # Another way of XLA's would not do better.
+        result = self._agreed(Result(seconds, self._took, self._compiling, self._failed, elapsed, step, self._memory))
+        # Another way would not do better.
         if result.failed in (TOO_OFTEN, NO_ANSWER):
             for candidate in self.choosing.candidates.values():
                 if candidate.way != EAGER:

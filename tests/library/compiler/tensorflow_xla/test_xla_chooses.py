@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tensorflow_runs import Runner, at_once
-from torch_runs import assert_same_model
+from torch_runs import Run, assert_same_model
 
 AUTO = {"DLC_COMPILER_MODE": "auto"}
 FEW_STEPS = {"STEPS": "150"}  # a longer job looks again if the host's speed changes
@@ -45,6 +45,7 @@ def test_a_function_that_xla_makes_faster_is_taken_at_once_by_the_next_job(
     [_, taken] = run.report["ways"]
     assert taken["outcome"] == "taken"
     assert taken["low"] > 1.03
+    assert taken["memory_bytes"] == 0, "there is no GPU"
     steps, [rank] = run.report["steps"], run.report["ranks"]
     measured = sum(part["steps"] for part in rank["steps"]["timeline"] if part["phase"] == "after")
     assert measured == steps["after"]["steps"], "a processor has nothing to wait for, so each step is measured"
@@ -73,7 +74,24 @@ def test_shapes_that_change_without_an_end_are_compiled_a_few_times_and_then_run
 ) -> None:
     if "keras" not in tensorflow_runner.python.has:
         pytest.skip("keras is not installed")
-    run = tensorflow_runner.both("storms.py", environ={"DLC_COMPILER_MODE": mode})
+    assert_given_up(tensorflow_runner.both("storms.py", "fit", environ={"DLC_COMPILER_MODE": mode}))
+
+
+@pytest.mark.parametrize(
+    ("how", "mode"), [("fit", "auto"), ("fit", "default"), ("on_batch", "default"), ("ragged", "default")]
+)
+def test_so_are_those_where_the_programs_of_xla_cannot_be_seen(tensorflow_runner: Runner, how: str, mode: str) -> None:
+    """The shapes of a step's batches tell it."""
+    if how != "ragged" and "keras" not in tensorflow_runner.python.has:
+        pytest.skip("keras is not installed")
+    run = tensorflow_runner.both("unseen.py", "storms.py", how, environ={"DLC_COMPILER_MODE": mode})
+    assert_given_up(run)
+    assert any("cannot be seen" in note for note in run.report["notes"])
+    [entry] = run.report["gave_up"]
+    assert "it was float32[" in entry["cause"]
+
+
+def assert_given_up(run: Run) -> None:
     [entry] = run.report["gave_up"]
     assert entry["file"].endswith("storms.py")
     steps = {graph["step"] for graph in run.report["graphs"]}
@@ -81,3 +99,12 @@ def test_shapes_that_change_without_an_end_are_compiled_a_few_times_and_then_run
     [line] = [line for line in run.log.splitlines() if "it runs without XLA from step" in line]
     assert "bucket" in line
     assert f"storms.py:{entry['line']}" in line
+
+
+def test_the_report_says_how_much_memory_of_a_gpu_each_way_took(tensorflow_runner: Runner) -> None:
+    run = tensorflow_runner.run("peaks.py", "loop", "without", environ={**AUTO, **FEW_STEPS})
+    assert {way["way"]: way["memory_bytes"] >> 20 for way in run.report["ways"]} == {
+        "eager": 100,
+        "auto-clustering": 300,
+    }
+    assert {way["function"] for way in run.report["ways"]} == {"loop.step"}

@@ -206,6 +206,31 @@ def random():
     loop("random", random_step, batches([4] * 8))
 
 
+def noise_loop():
+    """Numbers that XLA would draw otherwise if a cluster had them."""
+    w, generator = weights(), tf.random.Generator.from_seed(5, alg="philox")
+
+    @tf.function
+    def noise_loop_step(x, y):
+        seed = tf.stack([tf.cast(1000.0 * x[0, 0], tf.int32), 7])
+        kept = tf.cast(tf.random.stateless_uniform(tf.shape(x), seed) > 0.3, x.dtype)
+        noise = tf.random.stateless_truncated_normal(tf.shape(y), seed) + generator.normal(tf.shape(y))
+        return descend(w, x * kept, y + 0.1 * noise)
+
+    loop("noise_loop", noise_loop_step, batches([4] * 12))
+
+
+class Draws(keras.layers.Layer):
+    """Draws with a state of TensorFlow's own, which a step that is compiled as a whole does not have."""
+
+    def call(self, x):
+        return x + 0.1 * tf.random.uniform(tf.shape(x), seed=1)
+
+
+def draws():
+    fit("draws", named("draws", Draws()))
+
+
 def evaluates():
     """Evaluation between epochs is left as the script has it."""
     model, seen = named("evaluates"), losses.setdefault("evaluates", [])

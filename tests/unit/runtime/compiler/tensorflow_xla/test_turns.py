@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import pytest
+
 from dlc_runtime.compiler.report.candidates import EAGER, Budget
 from dlc_runtime.compiler.report.choosing import FEWEST_PAIRS
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, NO_ANSWER, TOO_OFTEN, WHOLE, Turns
@@ -67,6 +69,21 @@ def test_a_step_without_xla_that_was_traced_again_is_no_measure_of_its_block() -
         turns.add(seconds, changed, 0.0, 1)
     assert turns.choosing.candidates[EAGER].blocks == [0.1]
     assert turns.choosing.candidates[EAGER].compile_seconds == 0.0
+
+
+def test_the_memory_of_a_way_is_its_peak_without_the_steps_in_which_it_is_compiled() -> None:
+    """XLA tries out algorithms meanwhile, for which it takes memory."""
+    turns = Turns((CLUSTERS,), Budget(60.0, 0.05), 3)
+    peaks = iter((5, 7, 6, 99, 4))
+    for seconds, changed in [(0.1, False)] * 3 + [(9.0, True), (0.1, False)]:
+        turns.add(seconds, changed, 0.0, 1, lambda: next(peaks))
+    found = turns.choosing.candidates
+    assert (found[EAGER].memory, found[CLUSTERS].memory) == (7, 4)
+
+
+def test_once_a_way_is_chosen_the_peak_of_the_device_is_the_script_s() -> None:
+    job = Job(whole=0.1, clusters=0.1).run(400)
+    job.turns.add(STEP, False, job.elapsed, 401, lambda: pytest.fail("it was read, which resets it"))
 
 
 def test_a_way_that_xla_refuses_runs_without_it_to_the_block_s_end_and_the_next_way_is_tried() -> None:

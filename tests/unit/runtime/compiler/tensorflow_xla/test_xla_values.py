@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from dlc_runtime.compiler.report.choosing import Budget, Choosing
+from dlc_runtime.compiler.report.html_page import render_page
+from dlc_runtime.compiler.report.merge import merge_records
 from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
+from dlc_runtime.compiler.report.step_times import StepTimes
 from dlc_runtime.compiler.tensorflow_xla import functions, preparation
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import (
     Program,
@@ -20,6 +24,7 @@ from dlc_runtime.compiler.tensorflow_xla.compiled_programs import (
     short_reason,
 )
 from dlc_runtime.compiler.tensorflow_xla.functions import CONSTANT, TrainedFunction
+from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 
 NEW, OLD = (2, 21, 0), (2, 15, 1)
 CACHE = "--tf_xla_persistent_cache_directory"
@@ -331,3 +336,21 @@ def test_a_function_that_is_given_up_is_named_with_its_line_and_the_remedy() -> 
     assert "step (train.py:3) again 9 times: it runs without XLA from step 21 on" in text
     assert "bucket" in text
     assert record.gave_up[0]["kind"] == "shape"
+
+
+def test_the_report_has_the_ways_of_each_function() -> None:
+    """A GAN has two; what is said of the choice is that of the first."""
+    record = XlaRecord()
+    assert record.as_json()["choosing"] == {}
+    for name, ways in [("generator", (WHOLE, CLUSTERS)), ("critic", (CLUSTERS,))]:
+        record.choices[name] = Choosing(ways, Budget(), 5)
+    record.choosing = record.choices["generator"]
+    found = record.as_json()["choosing"]
+    assert found["words"].startswith("no way was chosen yet")
+    ways = [(each["function"], each["way"]) for each in found["candidates"]]
+    assert ways == [
+        ("generator", "eager"), ("generator", WHOLE), ("generator", CLUSTERS), ("critic", "eager"), ("critic", CLUSTERS)
+    ]  # fmt: skip
+    rank = {"rank": 0, "pid": 1, "steps": StepTimes().as_json(), **record.as_json()}
+    page = render_page(merge_records([rank]), "")
+    assert page.count("<td>critic</td>") == 2

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.client.buffers import BufferPool
-from dlc_runtime.dataservice.client.worker_connection import Arrival, RemoteFailure, WorkerConnection
+from dlc_runtime.dataservice.client.frame_reader import Arrival, RemoteFailure
+from dlc_runtime.dataservice.client.worker_connection import WorkerConnection
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
 from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, ConsumerConnection
 from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization

@@ -106,7 +106,8 @@ def test_a_consumer_that_reads_slowly_holds_one_batch_at_the_worker_and_gets_it_
     consumer, connection, _ = opened()
     data = bytes(range(256)) * 100_000
     packed = serialization.pack([data])
-    connection.send_batch(frames.BatchRequest(0, 5), packed)
+    connection.add_batch(frames.BatchRequest(0, 5), packed)
+    connection.send([], [])
     assert connection.is_full
     got = bytearray()
     while connection.is_full or len(got) < len(data):

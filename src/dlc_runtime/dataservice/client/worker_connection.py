@@ -6,27 +6,22 @@ import errno
 import socket
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.client.frame_reader import Arrival, Layout, RemoteFailure, make_layout, read_failure
-from dlc_runtime.dataservice.errors import ProtocolError
-from dlc_runtime.dataservice.wire import channel, frames, serialization, tls
+from dlc_runtime.dataservice.client.frame_reader import FrameReader
+from dlc_runtime.dataservice.wire import channel, tls
 from dlc_runtime.dataservice.wire.addresses import keep_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlc_runtime.dataservice.client.buffers import Buffer, BufferPool
-
-# Of one recvmsg_into; Linux takes 1024.
-MOST_PARTS = 1000
-# That one connection may bring before the others get their turn.
-MOST_FRAMES = 16
+    from dlc_runtime.dataservice.client.buffers import BufferPool
+    from dlc_runtime.dataservice.client.frame_reader import Arrival
 
 
 class WorkerConnection:
     """Its methods raise OSError (the worker is gone) and ProtocolError."""
 
     def __init__(self, address: str, port: int, token: bytes, buffers: BufferPool, most_batch: int) -> None:
-        self.address, self.port, self.token, self.buffers, self.most_batch = address, port, token, buffers, most_batch
+        self.address, self.port, self.token = address, port, token
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
@@ -39,14 +34,7 @@ class WorkerConnection:
         self._own = channel.new_nonce()
         self._inbox = bytearray()
         self._out = bytearray()
-        self._layouts: dict[int, Layout] = {}
-        self._head = memoryview(bytearray(frames.FRAME))
-        # Bytes of the next header that are there.
-        self._got = 0
-        self._frame: frames.Frame | None = None
-        self._views: list[memoryview] = []
-        self._text = bytearray()
-        self._buffer: Buffer | None = None
+        self._reader = FrameReader(buffers, most_batch)
         code = sock.connect_ex((address, port))
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, "connect")
@@ -85,19 +73,7 @@ class WorkerConnection:
             self._shake_hands()
             if not self.is_open:
                 return
-        for _ in range(MOST_FRAMES):
-            try:
-                frame = self._next_frame()
-            except (BlockingIOError, InterruptedError):
-                return
-            if frame is None:
-                return
-            arrived = self._finish_frame(frame)
-            if arrived is not None:
-                yield arrived
-            # Nothing of a next frame came along: there is none yet.
-            if not self._got:
-                return
+        yield from self._reader.read(self.sock)
 
     def _shake_hands(self) -> None:
         missing = (channel.PROOF_BYTES if self._hello else channel.HELLO_BYTES) - len(self._inbox)
@@ -118,77 +94,6 @@ class WorkerConnection:
             return
         channel.check_welcome(given, self.token, self._hello, self._own)
         self.is_open = True
-
-    def _next_frame(self) -> frames.Frame | None:
-        """Return the next frame once all of it is here. None: its header is not.
-
-        A body is read together with the header after it, so that a small batch costs one system call.
-        """
-        while True:
-            if self._frame is None:
-                if self._got < frames.FRAME:
-                    size = self.sock.recv_into(self._head[self._got :])
-                    self._check_open(size)
-                    self._got += size
-                    if self._got < frames.FRAME:
-                        return None
-                self._begin_body(frames.read_frame(self._head, self.most_batch))
-            if self._views:
-                self._read_body()
-            if not self._views:
-                frame, self._frame = self._frame, None
-                return frame
-
-    def _check_open(self, size: int) -> None:
-        if not size:
-            raise ConnectionError("closed")
-
-    def _read_body(self) -> None:
-        views = self._views
-        if len(views) < MOST_PARTS:
-            size = self.sock.recvmsg_into([*views, self._head])[0]
-        else:
-            size = self.sock.recvmsg_into(views[:MOST_PARTS])[0]
-        self._check_open(size)
-        done = 0
-        for view in views:
-            if size < view.nbytes:
-                views[done] = view[size:]
-                size = 0
-                break
-            size -= view.nbytes
-            done += 1
-        del views[:done]
-        # Bytes beyond the body.
-        self._got = size
-
-    def _begin_body(self, frame: frames.Frame) -> None:
-        """Make room for the frame's body."""
-        self._frame, self._got = frame, 0
-        if frame.kind != frames.BATCH:
-            self._text = bytearray(frame.size)
-            self._views = [memoryview(self._text)] if frame.size else []
-            return
-        layout = self._layouts.get(frame.schema)
-        if layout is None or frame.size != frame.extras + layout.schema.size:
-            raise ProtocolError(f"a batch of {frame.size} bytes does not fit its description")
-        self._text = bytearray(frame.extras)
-        self._views = [memoryview(self._text)] if frame.extras else []
-        self._buffer = None
-        if layout.size:
-            self._buffer = self.buffers.take(layout.size)
-            memory = self._buffer.memory
-            self._views += [memory[start : start + size] for start, size in layout.places if size]
-
-    def _finish_frame(self, frame: frames.Frame) -> Arrival | None:
-        if frame.kind == frames.SCHEMA:
-            self._layouts[frame.schema] = make_layout(serialization.read_schema(bytes(self._text), self.most_batch))
-            return None
-        if frame.kind == frames.ERROR:
-            return Arrival(frame.epoch, frame.id, RemoteFailure(read_failure(self._text)), frame.size)
-        layout, buffer, self._buffer = self._layouts[frame.schema], self._buffer, None
-        arrays = [view(buffer) for view in layout.views]
-        return Arrival(frame.epoch, frame.id, serialization.unpack(layout.schema, arrays, self._text), frame.size)
 
     def close(self) -> None:
         self.sock.close()

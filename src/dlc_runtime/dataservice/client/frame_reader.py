@@ -123,6 +123,7 @@ class FrameReader:
         self._rooms = deque([Room()])
         # Of the frame before; None: it was no batch.
         self._kind: Kind | None = None
+        # Whether the one before that, and the one that is being read, are of the same.
         self._is_repeated = False
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         # What came for another frame than there was room for, and how much of that has no place yet.
@@ -148,8 +149,7 @@ class FrameReader:
     def _fill_rooms(self, sock: Socket) -> int:
         """Fill the rooms in their order; return with how many bytes."""
         kind = self._kind
-        is_small = kind is not None and kind[0] <= SMALL_BYTES
-        if kind is not None and is_small and self._is_repeated and not self._strayed_bytes:
+        if kind is not None and kind[0] <= SMALL_BYTES and self._is_repeated and not self._strayed_bytes:
             self._make_rooms_like(kind)
         elif self._rooms[-1].frame is not None:
             self._rooms.append(Room())
@@ -162,7 +162,7 @@ class FrameReader:
             size = sum([self._strayed.readinto(part) for part in parts])
             self._strayed_bytes -= size
             return size
-        if is_small and not self._is_repeated:
+        if kind is not None and kind[0] <= SCRATCH_BYTES and not self._is_repeated:
             parts.append(self._scratch)
         size = sock.recvmsg_into(parts[:MOST_PARTS])[0]
         if not size:
@@ -225,7 +225,7 @@ class FrameReader:
 
     def _begin_body(self, room: Room, frame: frames.Frame) -> None:
         """Make room for the frame's body, whatever it is."""
-        self._is_repeated = False
+        self._is_repeated = self._is_repeated and frame.kind == frames.BATCH and frame[3:] == self._kind
         if frame.kind != frames.BATCH:
             room.text, room.buffer = bytearray(frame.size), None
             room.views = [memoryview(room.text)] if frame.size else []

@@ -3,9 +3,9 @@
 usage: python benchmarks/stop_times.py [--signals N] [--work push,lock,build] [--seed N] [--json FILE]
 
 `push` sends an image and looks at its size, `lock` asks uv, `build` runs a client of BuildKit that takes a while for
-its steps. The work is that of tests/process/dlc/test_interrupts.py: with a registry, an index and a docker client of its
-own, so no engine is needed. Runs with the Python of the checkout's .venv. Work that was done before its signal came is
-not counted.
+its steps. The work is that of tests/process/dlc/test_interrupts.py: with a registry, an index and a docker client of
+its own, so no engine is needed. Runs with the Python of the checkout's .venv. Work that was done before its signal
+came is not counted.
 """
 
 from __future__ import annotations

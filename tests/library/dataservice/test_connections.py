@@ -237,7 +237,8 @@ class Mutable:
         return 1000
 
     def __getitem__(self, index: int) -> Any:
-        numpy = pytest.importorskip("numpy")
+        import numpy
+
         array = numpy.frombuffer(self.memory, numpy.uint8)
         array[:] = index % 251
         return [array]
@@ -299,6 +300,7 @@ def test_what_is_large_or_takes_long_leaves_at_once(size: int, quick: float, mon
 
 
 def test_a_dataset_may_use_the_memory_of_a_batch_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
     steps, found = answered(Mutable(20_000), 100, 60.0, monkeypatch)
     assert max(steps) > 1
     assert found == [(id_, bytes([id_]) * 20_000) for id_ in range(100)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import find_root
+from harness.engine import run_once
 from harness.images import Image
 from harness.job import Job
 
@@ -15,6 +16,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 SCRIPTS = Path(__file__).parent / "scripts"
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 TWO_RANKS = {"sagemaker_mpi_num_of_processes_per_host": 2}
+STORE_PORT = "7777"  # torchrun's hosts meet there, and it stays open while they train
+STRANGER = find_root() / "tests/attacks/stranger.py"
+ATTACK = 'timeout 30 python /stranger.py "$@" | grep -c tried'
+TRIES = 100
 
 
 @pytest.mark.core
@@ -55,3 +60,23 @@ def test_a_script_that_trained_well_ends_well_however_late_its_gloo_threads_are(
         assert job.wait() == {"algo-1": 0}
         [metrics] = job.metrics()
         assert metrics["ends"] == [0] * 6
+
+
+@pytest.mark.long
+def test_strangers_at_torchruns_store_neither_end_a_job_nor_fill_its_log(image: Image, tmp_path: Path) -> None:
+    """They come from a container that is no host of the job, after the hosts have met."""
+    script = SCRIPTS / "sum_until_told.py"
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={**TORCHRUN, **TWO_RANKS}) as job:
+        job.wait_for_line("step 10 of rank 0")
+        options = ("--network", job.network, "--volume", f"{STRANGER}:/stranger.py:ro", "--entrypoint", "sh")
+        argv = ("-c", ATTACK, "sh", "garbage", job.address("algo-1"), STORE_PORT)
+        attack = run_once(image.ref, *argv, options=options)
+        assert int(attack.stdout) >= TRIES, attack.stderr
+        for host in job.hosts:
+            (job.opt_ml(host) / "input/end").touch()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
+        for host in job.hosts:
+            log = job.log(host)
+            assert "Traceback" not in log
+            assert "TCPStore" not in log
+            assert not job.failure(host)

@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 
 from dlc_channel.channel import Channel, NotOfThisJobError
 from dlc_runtime.dataservice.client.buffers import BufferPool
+from dlc_runtime.dataservice.client.frame_reader import Arrival, FrameReader, RemoteFailure
 from dlc_runtime.dataservice.client.lease_server import open_channel
-from dlc_runtime.dataservice.client.worker_connection import Arrival, RemoteFailure, WorkerConnection
+from dlc_runtime.dataservice.client.worker_connection import WorkerConnection
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
+from dlc_runtime.dataservice.server import batch_source, worker
 from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, ConsumerConnection
+from dlc_runtime.dataservice.server.worker_status import StatusTable
 from dlc_runtime.dataservice.wire import addresses, frames, serialization
 from harness.examples import examples
 
@@ -109,7 +112,8 @@ def test_a_consumer_that_reads_slowly_holds_one_batch_at_the_worker_and_gets_it_
     consumer, connection = opened()
     data = bytes(range(256)) * 100_000
     packed = serialization.pack([data])
-    connection.send_batch(frames.BatchRequest(0, 5), packed)
+    connection.add_batch(frames.BatchRequest(0, 5), packed)
+    connection.send([], [])
     assert connection.is_full
     got = bytearray()
     while connection.is_full or len(got) < len(data):
@@ -226,3 +230,82 @@ def test_an_address_that_is_not_this_hosts_is_not_listened_at() -> None:
     assert addresses.own_address("a name that means nothing", "lo") == "127.0.0.1"
     with pytest.raises(SettingError, match="address="):
         addresses.own_address("a name that means nothing", "no-such-interface")
+
+
+class Mutable:
+    """A dataset whose samples are one piece of memory, written anew for each."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = bytearray(size)
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> Any:
+        import numpy
+
+        array = numpy.frombuffer(self.memory, numpy.uint8)
+        array[:] = index % 251
+        return [array]
+
+
+class Text:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> Any:
+        return [bytes([index % 251]) * self.size]
+
+
+def answered(
+    dataset: Any, count: int, quick: float, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[int], list[tuple[int, bytes]]]:
+    """How many requests each step of a worker answers, and what arrives: id and bytes of each batch."""
+    monkeypatch.setattr(worker, "QUICK_SECONDS", quick)
+    source = batch_source.make_source(dataset, None, None, False, False, 0, None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = worker.WorkerConfig(0, 1, "algo-1", listener, 2)
+        own = worker.Worker(source, config, StatusTable(1), TOKEN, 1 << 24)
+        consumer, connection = opened()
+        reader = FrameReader(BufferPool(1 << 24), 1 << 24)
+        consumer.setblocking(False)
+        connection.requests.extend(frames.BatchRequest(0, id_) for id_ in range(count))
+        steps, found = [], list[tuple[int, bytes]]()
+        while len(found) < count:
+            before = len(connection.requests)
+            if connection.is_full:
+                connection.flush()
+            elif before:
+                own.answer(connection)
+                steps.append(before - len(connection.requests))
+            found += ((item.id, bytes(item.batch[0])) for item in reader.read(consumer))
+        own.selector.close()
+    consumer.close()
+    connection.sock.close()
+    return steps, found
+
+
+def test_small_batches_that_are_made_quickly_leave_together_after_a_run_of_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps, found = answered(Text(90_000), 60, 60.0, monkeypatch)
+    assert found == [(id_, bytes([id_]) * 90_000) for id_ in range(60)]
+    assert set(steps[: worker.QUICK_RUN]) == {1}
+    assert set(steps[worker.QUICK_RUN : -1]) == {worker.MOST_TOGETHER_BYTES // 90_000}
+
+
+@pytest.mark.parametrize(("size", "quick"), [(90_000, 0.0), (300_000, 60.0)])
+def test_what_is_large_or_takes_long_leaves_at_once(size: int, quick: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, found = answered(Text(size), 40, quick, monkeypatch)
+    assert found == [(id_, bytes([id_]) * size) for id_ in range(40)]
+    assert set(steps) == {1}
+
+
+def test_a_dataset_may_use_the_memory_of_a_batch_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    steps, found = answered(Mutable(20_000), 100, 60.0, monkeypatch)
+    assert max(steps) > 1
+    assert found == [(id_, bytes([id_]) * 20_000) for id_ in range(100)]

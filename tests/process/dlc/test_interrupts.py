@@ -11,12 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from scripted_server import serving
-from toy_push import Registry, docker_client
+from interruptible_work import WORK, Workplace, processes_of
 
 from dlc.core import interrupts
 from dlc.core.compression import COMPRESSIONS
-from harness.package_index import PackageIndex
 
 HANG_SECONDS = 300.0  # on a busy host a round of two seconds takes minutes
 
@@ -42,65 +40,6 @@ for _ in range(int(sys.argv[2])):
 print("ended", flush=True)
 """
 
-# dlc with a verb that pushes one image and looks at its size: the whole of dlc but its command line and its plan.
-PUSHING = """
-import sys
-import dlc.cli
-from dlc.__main__ import main
-from dlc.engine.connection import Engine
-from dlc.images.inspection import facts
-from dlc.images.inspection.archive import export_measured
-from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.http import Session
-from dlc.images.push.push import Order, push_image
-
-def verb(argv):
-    print("begun", flush=True)
-    engine = Engine(None, "", "", containerd_store=False)
-    order = Order("toy", "toy:1", "toy", ("1",), facts.inspect_image(engine, "toy:1"))
-    push_image(order, Repository(Session(argv[0], "toy"), "toy"), engine, "gzip", lambda _: None, lambda: b"{}")
-    export_measured(engine, "toy:1")
-    return 0
-
-dlc.cli.run = verb
-sys.exit(main(sys.argv[1:]))
-"""
-# The same with a verb that makes a lock, by uv.
-LOCKING = """
-import sys
-from pathlib import Path
-import dlc.cli
-from dlc.__main__ import main
-from dlc.locks.resolve import LockRequest, make_lock, store_lock
-
-def verb(argv):
-    print("begun", flush=True)
-    request = LockRequest(("dlc-ordinary==1.0",), (), (), (), "3.11", "2.36", "sha256:00", ())
-    store_lock(make_lock(request), Path(argv[1]))
-    return 0
-
-dlc.cli.run = verb
-sys.exit(main(sys.argv[1:]))
-"""
-
-# The same with a verb that builds an image, by a client that takes a while for its steps.
-BUILDING = """
-import sys
-from pathlib import Path
-import dlc.cli
-from dlc.__main__ import main
-from dlc.engine.connection import Engine
-from harness import tiny_build
-
-def verb(argv):
-    print("begun", flush=True)
-    tiny_build.build(Engine(None, "", "", containerd_store=False), "toy:1", {"file": b""}, Path(argv[1]))
-    return 0
-
-dlc.cli.run = verb
-sys.exit(main(sys.argv[1:]))
-"""
-WORK = {"push": PUSHING, "lock": LOCKING, "build": BUILDING}
 MANY = [pytest.mark.long, pytest.mark.timeout(3600)]  # signals: on a slow host each takes 5 s
 
 WAITING_CLIENT = """#!/bin/sh
@@ -123,26 +62,6 @@ sys.exit(main([]))
 """
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Path:
-    """The folder of a docker client that has the image toy:1."""
-    docker_client(tmp_path / "client")
-    return tmp_path / "client"
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Command lines of the processes that name the folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_text(errors="replace").replace("\0", " ")
-        except OSError:
-            continue
-        if str(folder) in command and path.parent.name != str(os.getpid()):
-            found.append(command)
-    return found
-
-
 @pytest.mark.parametrize("kind", COMPRESSIONS)
 def test_a_signal_at_any_moment_ends_a_compression(kind: str) -> None:
     done = subprocess.run(
@@ -156,46 +75,25 @@ def test_a_signal_at_any_moment_ends_a_compression(kind: str) -> None:
     [("push", 20), ("lock", 5), ("build", 5), *(pytest.param(each, 200, marks=MANY) for each in WORK)],
 )
 def test_a_signal_at_any_moment_ends_all_work_which_leaves_nothing_and_can_be_repeated(
-    work: str, rounds: int, client: Path, tmp_path: Path
+    work: str, rounds: int, tmp_path: Path
 ) -> None:
-    scratch, made = tmp_path / "scratch", tmp_path / "made"
-    scratch.mkdir()
-    index = PackageIndex(tmp_path, "127.0.0.1")
-    index.add("dlc-ordinary", "1.0")
-    index.start()
-    environment = {
-        **os.environ, **index.variables, "PATH": f"{client}:{os.environ['PATH']}", "TMPDIR": str(scratch),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }  # fmt: skip
     chance = random.Random(rounds)
-    registry = Registry()
-    with serving(registry) as server:
-
-        def started() -> subprocess.Popen[bytes]:
-            argv = [sys.executable, "-c", WORK[work], server.url, str(made)]
-            child = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE)
-            assert child.stdout
-            with child.stdout as said:
-                assert said.readline() == b"begun\n"
-            return child
-
+    with Workplace(tmp_path) as place:
         begun = time.monotonic()
-        assert started().wait(HANG_SECONDS) == 0
+        assert place.begin(work).wait(HANG_SECONDS) == 0
         whole = time.monotonic() - begun
         for number in range(rounds):
             if number % 2:  # else a push goes on where the one before was cut off
-                registry.kept.clear()
-            child = started()
+                place.registry.kept.clear()
+            child = place.begin(work)
             time.sleep(chance.uniform(0, whole))
             sent = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
             child.send_signal(sent)
             # Python gives signals their default back as its last act, when all work is done; and one that has seen a
             # KeyboardInterrupt leave exec(TEXT), as of a dataclass, ends itself by SIGINT afterwards.
             assert child.wait(HANG_SECONDS) in (0, 130, -sent, -signal.SIGINT)
-            assert [*scratch.iterdir(), *made.rglob("*drafts/*")] == []
-            assert processes_of(client) + processes_of(scratch) == []
-        assert started().wait(HANG_SECONDS) == 0
-    index.stop()
+            assert place.left() == []
+        assert place.begin(work).wait(HANG_SECONDS) == 0
 
 
 def test_a_container_ends_with_dlc_though_its_client_waits_for_it(tmp_path: Path) -> None:

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
     from dlc_runtime.dataservice.client.buffers import BufferPool
     from dlc_runtime.dataservice.client.config import Settings
+    from dlc_runtime.dataservice.client.frame_reader import Arrival
 
 LOG = logging.getLogger("dlc.dataservice")
 # Between two looks at the clock.
 TICK_SECONDS = 0.25
 # So long without the training loop, the thread drives.
 IDLE_SECONDS = 0.002
+# Batches of so many bytes are handed to the training loop before more are read.
+TOGETHER_BYTES = 1 << 18
 # Until a lost connection is made again.
 RETRY_SECONDS = 0.5
 
@@ -247,11 +250,9 @@ class Prefetcher:
                     self._selector.modify(fd, self._events(connection))
             if mask & selectors.EVENT_READ:
                 was_open = connection.is_open
-                for arrived in connection.receive():
-                    self._add_batch(fd, arrived)
+                self._receive(fd, connection)
                 while connection.has_more:
-                    for arrived in connection.receive():
-                        self._add_batch(fd, arrived)
+                    self._receive(fd, connection)
                 if connection.is_open and not was_open:
                     with self._lock:
                         self.queue.add_server(fd)
@@ -261,15 +262,31 @@ class Prefetcher:
             with self._lock:
                 self._drop(fd, error)
 
-    def _add_batch(self, fd: int, arrived: Any) -> None:
+    def _receive(self, fd: int, connection: WorkerConnection) -> None:
+        """Take what came: small batches under one lock, a large one is handed over at once."""
+        together: list[Arrival] = []
+        size = 0
+        try:
+            for arrived in connection.receive():
+                together.append(arrived)
+                size += arrived.size
+                if size >= TOGETHER_BYTES:
+                    self._add_batches(fd, together)
+                    together, size = [], 0
+        finally:
+            if together:
+                self._add_batches(fd, together)
+
+    def _add_batches(self, fd: int, together: list[Arrival]) -> None:
         with self._lock:
             self.progressed_at = time.monotonic()
-            if arrived.epoch != self.epoch:
-                self.queue.owed.get(fd, {}).pop(arrived.id, None)
-                return
-            self.largest = max(self.largest, arrived.size)
-            self._rate.count += 1
-            self.queue.add_answer(fd, arrived.id, arrived.batch, self.progressed_at)
+            for arrived in together:
+                if arrived.epoch != self.epoch:
+                    self.queue.owed.get(fd, {}).pop(arrived.id, None)
+                    continue
+                self.largest = max(self.largest, arrived.size)
+                self._rate.count += 1
+                self.queue.add_answer(fd, arrived.id, arrived.batch, self.progressed_at)
 
     def _send_requests(self) -> None:
         """Send what is to be requested now. Under the lock."""

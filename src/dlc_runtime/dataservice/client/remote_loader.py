@@ -13,10 +13,10 @@ from dlc_runtime.dataservice.client import config, framework_compat
 from dlc_runtime.dataservice.client.buffers import BufferPool
 from dlc_runtime.dataservice.client.config import Settings
 from dlc_runtime.dataservice.client.device_transfer import DeviceMover
+from dlc_runtime.dataservice.client.frame_reader import RemoteFailure
 from dlc_runtime.dataservice.client.lease_client import LeaseClient
 from dlc_runtime.dataservice.client.lease_server import LeaseServer, open_lease_listener
 from dlc_runtime.dataservice.client.prefetcher import Prefetcher
-from dlc_runtime.dataservice.client.worker_connection import RemoteFailure
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import Sampling
 from dlc_runtime.dataservice.schedule.progress import Progress

@@ -1,4 +1,7 @@
-"""A consumer's connection to a worker: handshake, requests in, frames out. Holds one batch at most, never blocks."""
+"""A consumer's connection to a worker: handshake, requests in, frames out. Never blocks.
+
+Holds one batch at most, or a few small ones that leave by one system call.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,8 @@ class ConsumerConnection:
         self.requests: deque[frames.BatchRequest] = deque()
         self._inbox = bytearray()
         self._out: deque[memoryview] = deque()
+        # Of the batches that were put together since the last one left.
+        self.waiting_bytes = 0
         self._kept: list[object] = []
         self._schemas: dict[bytes, int] = {}
         self.channel.flush()
@@ -93,8 +98,11 @@ class ConsumerConnection:
         except NotOfThisJobError as error:
             raise ProtocolError(f"expected a consumer: {error}") from error
 
-    def send_batch(self, request: frames.BatchRequest, packed: Packed) -> None:
-        """Send a batch, and before it its description if this connection has not had it."""
+    def add_batch(self, request: frames.BatchRequest, packed: Packed, is_copied: bool = False) -> None:
+        """Let a batch wait for `send`, and before it its description if this connection has not had it.
+
+        `is_copied`: another batch is made before, for which the user's code may use the memory of this one again.
+        """
         parts = []
         number = self._schemas.get(packed.schema)
         if number is None:
@@ -108,20 +116,27 @@ class ConsumerConnection:
         parts.append(memoryview(header))
         if packed.extras:
             parts.append(memoryview(packed.extras))
-        self.send([*parts, *packed.parts], packed.kept)
+        parts += packed.parts
+        self.waiting_bytes += packed.size
+        if is_copied:
+            self._out.append(memoryview(b"".join(parts)))
+        else:
+            self._out += parts
+            self._kept += packed.kept
 
-    def send_failure(
+    def add_failure(
         self, request: frames.BatchRequest, error: BaseException, host: str, worker: int, indices: list[int]
     ) -> None:
-        """Say in place of a batch why there is none."""
+        """Let it wait, in place of a batch, why there is none."""
         text = failure_message(error, host, worker, indices)
         header = frames.Frame(frames.ERROR, *request, len(text)).packed()
-        self.send([memoryview(header), memoryview(text)], [])
+        self._out += memoryview(header), memoryview(text)
+        self.waiting_bytes += len(text)
 
     def send(self, parts: list[memoryview], kept: list[object]) -> None:
         """Send, or keep what the consumer does not take now; `kept` owns the memory of `parts`."""
         self._out.extend([part for part in parts if part.nbytes])
-        self._kept = kept
+        self._kept += kept
         self.flush(PATIENCE_SECONDS)
 
     def flush(self, patience: float = 0.0) -> None:
@@ -136,7 +151,7 @@ class ConsumerConnection:
                     return
                 continue
             self._drop_sent(sent)
-        self._kept = []
+        self._kept, self.waiting_bytes = [], 0
 
     def _drop_sent(self, sent: int) -> None:
         out = self._out

@@ -1,4 +1,4 @@
-"""A worker process: makes the batches that consumers ask for and sends each over its own socket.
+"""A worker process: makes the batches that consumers ask for and sends them over its own sockets.
 
 One thread: while a batch is made nobody is answered, and liveness is the control process's to tell.
 """
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 4096
 # After making batches for so long, it looks for new connections and requests.
 LOOK_SECONDS = 0.05
+# Batches that are made so fast leave together, and wait for each other for so long.
+QUICK_SECONDS = 0.0005
+# Of one message.
+MOST_TOGETHER_BYTES = 1 << 19
+# After so many quick batches the next one is expected to be quick. Longer than a message: the batch that ends a worker
+# is among the first that the next worker is asked for, and alone it is the one that is found guilty.
+QUICK_RUN = 16
 # Writes the worker's stacks.
 STACKS_SIGNAL = signal.SIGRTMIN + 5
 _PR_SET_PDEATHSIG = 1
@@ -102,6 +109,8 @@ class Worker:
     ) -> None:
         self.config, self.table, self.token, self.most_batch = config, table, token, most_batch
         self.maker = BatchMaker(source)
+        # Quick batches since the last slow one.
+        self.quick_run = 0
         self.connections: dict[int, ConsumerConnection] = {}
         self.pending = PendingConnections()
         self.selector = selectors.DefaultSelector()
@@ -113,16 +122,16 @@ class Worker:
             busy = any(conn.requests and not conn.is_full for conn in self.connections.values())
             self.wait_for_events(0.0 if busy else 1.0)
             until = time.monotonic() + LOOK_SECONDS
-            while self.send_batches() and time.monotonic() < until:
+            while self.answer_consumers() and time.monotonic() < until:
                 pass
 
-    def send_batches(self) -> bool:
-        """Make one batch for each consumer that waits; return whether there was any."""
+    def answer_consumers(self) -> bool:
+        """Answer each consumer that waits once; return whether there was any."""
         found = False
         for fd, conn in [*self.connections.items()]:
             if conn.requests and not conn.is_full:
                 found = True
-                self.run_step(fd, conn, self.send_batch_or_error)
+                self.run_step(fd, conn, self.answer)
         return found
 
     def wait_for_events(self, seconds: float) -> None:
@@ -188,10 +197,18 @@ class Worker:
         if refused or malformed:
             self.table.add_counts(self.config.slot, refused=refused, malformed=malformed)
 
-    def send_batch_or_error(self, conn: ConsumerConnection) -> None:
-        """Make the batch of the oldest request and send it, or say why there is none."""
+    def answer(self, conn: ConsumerConnection) -> None:
+        """Answer the oldest request; with it those after it while their batches are small and quickly made."""
+        until = time.monotonic() + QUICK_SECONDS
+        while self.add_answer(conn, until):
+            pass
+        conn.send([], [])
+
+    def add_answer(self, conn: ConsumerConnection, until: float) -> bool:
+        """Make the batch of the oldest request, or say why there is none; return whether another one may join it."""
         request = conn.requests.popleft()
         indices: list[int] = []
+        begun = time.monotonic()
         self.table.begin_batch(self.config.slot, *request)
         try:
             indices = self.maker.indices(*request)
@@ -202,9 +219,14 @@ class Worker:
                     " most_batch_bytes of serve and RemoteLoader"
                 )
         except (Exception, SystemExit) as error:
-            conn.send_failure(request, error, self.config.host, self.config.slot, indices)
-            return
+            conn.add_failure(request, error, self.config.host, self.config.slot, indices)
+            return False
         finally:
             self.table.end_batch(self.config.slot)
-        conn.send_batch(request, packed)
+        now = time.monotonic()
+        self.quick_run = self.quick_run + 1 if now - begun < QUICK_SECONDS else 0
+        is_room = conn.waiting_bytes + 2 * packed.size <= MOST_TOGETHER_BYTES
+        joins = is_room and now < until and self.quick_run > QUICK_RUN and bool(conn.requests)
+        conn.add_batch(request, packed, is_copied=joins)
         self.table.add_counts(self.config.slot, batches=1, bytes_=packed.size)
+        return joins

@@ -7,9 +7,11 @@ alone, so no byte is stored twice. Standard library only; run with the interpret
 usage: compile-bytecode.py FOLDER [--small]
 
 `--small` leaves out docstrings, asserts, and where in its line a call stands, which a traceback underlines: a fifteenth
-of what the launcher and the library take. Lines and names stay.
+of what the launcher and the library take. Lines and names stay. A file that holds only a docstring gets no bytecode:
+Python compiles it faster than it opens another file, which would take a block of the disk.
 """
 
+import ast
 import importlib.util
 import json
 import os
@@ -31,11 +33,19 @@ def sources(folder):
     return [path for path in found if not Path(importlib.util.cache_from_source(path)).exists()]
 
 
+def is_docstring(source):
+    """Return whether nothing else is in a file of ours."""
+    body = ast.parse(source).body
+    return len(body) == 1 and ast.get_docstring(ast.Module(body, [])) is not None
+
+
 def compile_portion(paths, optimize):
     """Compile files in this process; templates and files for other Pythons that do not parse are no error."""
     warnings.simplefilter("ignore")
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     for path in paths:
+        if optimize and is_docstring(Path(path).read_bytes()):
+            continue
         place = importlib.util.cache_from_source(path, optimization="")  # where every Python looks, for small ones too
         try:
             py_compile.compile(path, place, doraise=True, optimize=optimize, invalidation_mode=mode)

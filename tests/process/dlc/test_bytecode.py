@@ -58,6 +58,12 @@ def test_python_imports_what_was_compiled_and_a_traceback_names_the_line(
     assert done.stdout.strip() == left
 
 
+def test_a_file_that_holds_only_a_docstring_is_no_file_more(tmp_path: Path) -> None:
+    (tmp_path / "room.py").write_text('"""What this room is for."""\n')
+    assert compiled(tmp_path, "--small") == {}
+    assert len(compiled(tmp_path)) == 1
+
+
 def test_it_is_the_same_every_time(ours: Path) -> None:
     first = compiled(ours, "--small")
     for path in ours.rglob("*.pyc"):

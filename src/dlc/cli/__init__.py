@@ -15,7 +15,7 @@ from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
-# stand between its arguments, of which some may be left out.
+# stand between its arguments, of which some may be left out. PASSES_ON: the words behind a -- are args.arguments.
 VERBS = {
     "list": "dlc.cli.list",
     "show": "dlc.cli.show",
@@ -77,7 +77,18 @@ def run(argv: Sequence[str]) -> int:
     verb = argv[0]
     parser, module = _make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
-    return int(module.run(parse(argv[1:])))
+    words, passed_on = split_passed_on(argv[1:]) if getattr(module, "PASSES_ON", False) else (argv[1:], None)
+    args = parse(words)
+    args.arguments = passed_on
+    return int(module.run(args))
+
+
+def split_passed_on(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
+    """Return the words that are for dlc, and those behind the first --, which it passes on; None without a --."""
+    if "--" not in words:
+        return words, None
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
 
 
 def list_misspelt(environment: Mapping[str, str]) -> list[str]:

@@ -29,6 +29,8 @@ HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
+# To the script.
+PASSES_ON = True
 
 # The folder of claims in the cache.
 CLAIMS = "jobs"
@@ -158,6 +160,7 @@ def read_options(args: argparse.Namespace) -> Options:
         shared_memory=args.shm_size,
         user=args.user,
         stop_seconds=args.grace,
+        arguments=tuple(args.arguments or ()),
     )
 
 

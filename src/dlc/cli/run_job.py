@@ -20,10 +20,11 @@ from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
 from dlc.engine.connection import Engine, connect, find_engine
 from dlc.engine.questions import ASK_SECONDS
+from dlc.jobs.run.claims import remove_job
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
 from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
 from dlc.jobs.run.job_folder import RESULTS
-from dlc.jobs.run.run import remove_job, run_job
+from dlc.jobs.run.run import run_job
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"

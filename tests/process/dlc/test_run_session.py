@@ -34,10 +34,10 @@ signal.signal(signal.SIGTERM, save)
 # The verb with less patience with an engine than users have.
 HURRIED = """
 import sys
-from dlc.jobs.run import lifecycle, run
+from dlc.jobs.run import claims, lifecycle
 lifecycle.PAUSES = (0.1, 0.1)
 lifecycle.remove_containers.__defaults__ = (0.5,)
-run.LEFTOVER_SECONDS = 0.5
+claims.LEFTOVER_SECONDS = 0.5
 from dlc.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -11,11 +11,13 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from dlc.buildspec.problems import did_you_mean
+from dlc.cli.arguments import split_passed_on
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
 # stand between its arguments, of which some may be left out. PASSES_ON: the words behind a -- are args.arguments.
+# The others, as they were typed, are args.typed.
 VERBS = {
     "list": "dlc.cli.list",
     "show": "dlc.cli.show",
@@ -26,6 +28,10 @@ VERBS = {
     "test": "dlc.cli.test",
     # dlc.cli.run is the function below, so the module has another name.
     "run": "dlc.cli.run_job",
+    "ps": "dlc.cli.ps",
+    "logs": "dlc.cli.logs",
+    "stop": "dlc.cli.stop",
+    "exec": "dlc.cli.exec",
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
@@ -79,16 +85,8 @@ def run(argv: Sequence[str]) -> int:
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
     words, passed_on = split_passed_on(argv[1:]) if getattr(module, "PASSES_ON", False) else (argv[1:], None)
     args = parse(words)
-    args.arguments = passed_on
+    args.typed, args.arguments = words, passed_on
     return int(module.run(args))
-
-
-def split_passed_on(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Return the words that are for dlc, and those behind the first --, which it passes on; None without a --."""
-    if "--" not in words:
-        return words, None
-    place = words.index("--")
-    return words[:place], words[place + 1 :]
 
 
 def list_misspelt(environment: Mapping[str, str]) -> list[str]:

@@ -1,17 +1,20 @@
 """Which dlc looks after which job: a locked file for each job, and what killed dlcs left on an engine.
 
 Each job that a dlc looks after has a locked file. The kernel unlocks a file when its process ends, however it ends: a
-file that can be locked is of a job that nobody looks after any more.
+file that can be locked is of a job that nobody looks after any more. Its first line is the engine's address, its
+second one says in JSON what the job is.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
 from dlc.core.errors import DlcError
@@ -43,8 +46,13 @@ class Claim:
 
 
 @contextmanager
-def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[Claim]:
-    """Look after a job in the block. The file goes when the block ends well and has left nothing on the engine."""
+def claim_job(
+    folder: Path, job_id: str, engine: Engine, facts: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[Claim]:
+    """Look after a job in the block. The file goes when the block ends well and has left nothing on the engine.
+
+    `facts` are what `dlc ps` and its like will know of the job.
+    """
     path = folder / job_id
     with report_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +61,7 @@ def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[Claim]:
         try_lock(descriptor)
     claim = Claim(path, engine)
     try:
-        os.write(descriptor, (engine.address or "").encode())
+        os.write(descriptor, f"{engine.address or ''}\n{json.dumps(facts)}\n".encode())
         yield claim
         if not claim.left:
             path.unlink(missing_ok=True)
@@ -69,7 +77,7 @@ def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
     removed: list[str] = []
     for path, descriptor in take_abandoned(folder):
         try:
-            if path.read_text() == (engine.address or ""):
+            if read_address(path.read_text()) == (engine.address or ""):
                 removed += lifecycle.remove_containers(engine, path.name, LEFTOVER_SECONDS)
                 path.unlink()
         except DlcError as error:
@@ -77,6 +85,11 @@ def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
         finally:
             os.close(descriptor)
     return removed
+
+
+def read_address(claim: str) -> str:
+    """Return the engine's address from a claim's text."""
+    return claim.partition("\n")[0]
 
 
 def _warn_of_leftovers(error: DlcError, job_id: str) -> None:
@@ -92,7 +105,7 @@ def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
         descriptor = os.open(folder / job_id, os.O_RDWR)
         try:
             if not try_lock(descriptor):
-                raise DlcError(f"{job_id}: a dlc still runs this job", "end that dlc: Ctrl-C")
+                raise DlcError(f"{job_id}: a dlc still runs this job", f"dlc stop {job_id}")
             removed = lifecycle.remove_containers(engine, job_id)
             (folder / job_id).unlink()
             return removed

@@ -16,6 +16,7 @@ from dlc.jobs.run.claims import claim_job, remove_leftovers
 from dlc.jobs.run.containers import BASE, format_mount, make_commands
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
+from dlc.jobs.run.known_jobs import make_facts
 from dlc.jobs.run.lifecycle import (
     ContainerState,
     HostLog,
@@ -48,7 +49,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            claim = block.enter_context(claim_job(claims_folder, job.id, engine))
+            claim = block.enter_context(claim_job(claims_folder, job.id, engine, make_facts(job)))
         except BaseException:
             # The cache cannot be written, or Ctrl-C came.
             remove_folders(job)

@@ -32,6 +32,9 @@ VERBS = {
     "logs": "dlc.cli.logs",
     "stop": "dlc.cli.stop",
     "exec": "dlc.cli.exec",
+    "shell": "dlc.cli.shell",
+    "clean": "dlc.cli.clean",
+    "completion": "dlc.cli.completion",
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
@@ -81,7 +84,7 @@ def run(argv: Sequence[str]) -> int:
     for warning in list_misspelt(os.environ):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     verb = argv[0]
-    parser, module = _make_parser(verb)
+    parser, module = make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
     words, passed_on = split_passed_on(argv[1:]) if getattr(module, "PASSES_ON", False) else (argv[1:], None)
     args = parse(words)
@@ -114,11 +117,11 @@ def _print_help(topics: Sequence[str]) -> int:
     elif topics[0] == "exit-codes":
         print("\n".join(f"{code:>4}  {meaning}" for code, meaning in list_exit_codes().items()))
     else:
-        _make_parser(topics[0])[0].print_help()
+        make_parser(topics[0])[0].print_help()
     return 0
 
 
-def _make_parser(verb: str) -> tuple[Parser, ModuleType]:
+def make_parser(verb: str) -> tuple[Parser, ModuleType]:
     """Return the verb's parser and module. Raises UsageError for an unknown verb."""
     module = load_verb(verb)
     parser = Parser(

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Mapping
 
+from dlc.cli.run_job import find_running_engine
 from dlc.core.errors import UsageError
-from dlc.engine.connection import connect
 from dlc.jobs.run.known_jobs import find_containers
 
 HELP = "run a command in the container of a host of a job, or a shell"
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Become the docker client that runs the command; its exit code is the command's."""
-    engine = connect(start=False)
+    engine = find_running_engine()
     found = find_containers(engine)
     host = choose_host(args.job, args.host, found)
     engine.become_client("exec", *terminal_options(), f"dlc-{args.job}-{host}", *(args.arguments or SHELL))

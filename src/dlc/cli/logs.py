@@ -6,10 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from dlc.cli.run_job import CLAIMS
+from dlc.cli.run_job import CLAIMS, find_running_engine
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import DlcError, UsageError
-from dlc.engine.connection import connect
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.job_log import print_containers, print_log
 from dlc.jobs.run.known_jobs import LOG, find_containers, find_job
@@ -34,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if job.log:
         print_log(job.log, claims / job.id if args.follow else None, sys.stdout)
         return 0
-    engine = connect(start=False)
+    engine = find_running_engine()
     hosts = find_containers(engine, job.id).get(job.id)
     if not hosts:
         raise DlcError(f"{job.id}: expected containers of the job, found none", "it may just begin: try again")

@@ -36,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root, read_tree
+    from dlc.core.checkout import find_root_or_own, read_tree
     from dlc.plan.plan import plan_variants
 
-    tree = read_tree(find_root())
+    tree = read_tree(find_root_or_own())
     variants = load_variants(tree, args.globs, args.sets)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)

@@ -17,8 +17,8 @@ from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
-from dlc.core.errors import UsageError
-from dlc.engine.connection import Engine, connect, find_engine
+from dlc.core.errors import EngineError, UsageError
+from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
 from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run.claims import remove_job
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
@@ -123,7 +123,9 @@ def run(args: argparse.Namespace) -> int:
 def _start_in_background(job: Job, args: argparse.Namespace) -> int:
     """Start the same command in the background; print the job's name if it runs."""
     # An engine that has to be started says so here.
-    find_engine_for_job()
+    engine = find_engine_for_job()
+    if args.name:
+        require_free_name(cache_folder() / CLAIMS, job.id, engine)
     words = [word for word in args.typed if word not in ("--detach", "--json")]
     passed_on = () if args.arguments is None else ("--", *args.arguments)
     command = ("run", *words, "--name", job.id, "--output", str(job.folder), *passed_on)
@@ -174,6 +176,16 @@ def find_engine_for_job() -> Engine:
     return find_engine(ASK_SECONDS) or connect()
 
 
+def find_running_engine() -> Engine:
+    """Return the engine that answers, for what only looks after jobs: none is started, and buildx is not needed.
+
+    Raises EngineError if none answers.
+    """
+    if engine := find_engine(ASK_SECONDS):
+        return engine
+    raise EngineError(absence_error(), advise_start())
+
+
 def read_options(args: argparse.Namespace) -> Options:
     """Read the words of `add_job` and `add_limits`."""
     return Options(
@@ -204,6 +216,6 @@ def _remove_job(job_id: str) -> int:
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
         )
-    removed = remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
+    removed = remove_job(cache_folder() / CLAIMS, job_id, find_running_engine())
     print("\n".join(f"removed {name}" for name in removed) or f"{job_id}: nothing to remove", file=sys.stderr)
     return 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dlc.cli.run_job import CLAIMS
+from dlc.cli.run_job import CLAIMS, find_running_engine
 from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError
-from dlc.engine.connection import connect
 from dlc.jobs.run.claims import remove_job
 from dlc.jobs.run.known_jobs import RUNS, KnownJob, find_containers, find_job, stop_containers, stop_job
 
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _stop_left(job: KnownJob) -> None:
     """Stop the hosts of a job whose dlc was killed, and remove what is left of it."""
-    engine = connect(start=False)
+    engine = find_running_engine()
     if (engine.address or "") != job.address:
         raise EngineError(
             f"{job.id}: expected its engine, {job.address or 'that of the current context'}, found "

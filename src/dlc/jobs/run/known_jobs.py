@@ -25,6 +25,8 @@ LOG = "log"
 # What a job is in: a dlc looks after it, or its dlc was killed, or only its containers are known here.
 RUNS, LEFT, FOREIGN = "runs", "left behind", "of another dlc"
 ASK_AGAIN_SECONDS = 0.1
+# What a claim says of a job.
+FACTS = ("image", "folder", "pid", "started", "grace")
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,9 @@ def read_claims(folder: Path) -> list[KnownJob]:
 
 def _read_claim(path: Path) -> KnownJob:
     text = path.read_text()
-    # A dlc before this one wrote no second line.
-    facts = json.loads(text.partition("\n")[2] or "{}")
+    # A dlc before this one wrote no second line, and one after it may write more into it.
+    found = json.loads(text.partition("\n")[2] or "{}")
+    facts = {name: found[name] for name in FACTS if name in found}
     return KnownJob(path.name, RUNS if is_held(path) else LEFT, read_address(text), **facts)
 
 

@@ -24,7 +24,7 @@ from harness.toy import command, environment
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 SAVE = Path(__file__).parent / "scripts/save_on_sigterm.py"
-NAME = "test-in-the-background"
+NAME = f"test-in-the-background-{os.getpid()}"
 
 
 class Dlc:

@@ -89,6 +89,8 @@ def run(argv: Sequence[str]) -> int:
     words, passed_on = split_passed_on(argv[1:]) if getattr(module, "PASSES_ON", False) else (argv[1:], None)
     args = parse(words)
     args.typed, args.arguments = words, passed_on
+    # For the verb that completes the words of others.
+    args.verbs, args.make_parser = tuple(VERBS), make_parser
     return int(module.run(args))
 
 

@@ -6,15 +6,17 @@ They ask dlc itself for every word, so they know the images and the jobs that th
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
-from dlc.cli import PLUMBING, VERBS, load_verb, make_parser
 from dlc.core.errors import DlcError
 
 HELP = "print what lets bash, zsh or fish complete the words of dlc"
-EXAMPLE = 'eval "$(dlc completion bash)"'
+EXAMPLE = "dlc completion bash"
 PASSES_ON = True
+# The table of verbs imports this file by name, so it is handed over: a verb's parser and module.
+Parsers = Callable[[str], tuple[argparse.ArgumentParser, ModuleType]]
 # A line that lets the shell complete files too.
 FILES = ":files"
 # Metavars -> what their words are.
@@ -88,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     typed = args.arguments or [""]
     try:
-        found = complete(typed)
+        found = complete(typed, args.verbs, args.make_parser)
     except DlcError:
         # A shell that completes shows no errors.
         return 0
@@ -97,14 +99,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def complete(words: Sequence[str]) -> list[str]:
+def complete(words: Sequence[str], verbs: Sequence[str], make_parser: Parsers) -> list[str]:
     """Return what the last word can become, for a command line of these words behind `dlc`: `WORD<tab>MEANING`."""
     if len(words) == 1:
-        return [f"{verb}\t{load_verb(verb).HELP}" for verb in VERBS] + ["help\tshow a verb's options"]
+        return [f"{verb}\t{make_parser(verb)[1].HELP}" for verb in verbs] + ["help\tshow a verb's options"]
     verb, *before, last = words
     if verb == "help":
-        return [*VERBS, "exit-codes"]
-    if verb not in {**VERBS, **PLUMBING}:
+        return [*verbs, "exit-codes"]
+    if verb not in verbs:
         return []
     parser, module = make_parser(verb)
     if "--" in before:

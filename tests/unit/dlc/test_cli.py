@@ -72,9 +72,9 @@ def test_a_narrow_terminal_gets_a_line_for_each_image(
 
 
 def test_a_stale_lock_is_shown_however_narrow_a_terminal_is() -> None:
-    row = {"id": "x" * 30, "framework": "y" * 20, "lock": "fresh", "ref": "z" * 30}
+    row = {"id": "x" * 30, "framework": "y" * 22, "lock": "fresh", "ref": "z" * 30}
     assert choose_columns([row, row], 60) == ["id", "framework"]
-    assert choose_columns([row, row | {"lock": "stale"}], 60) == ["id", "framework", "lock"]
+    assert choose_columns([row, row | {"lock": "stale"}], 60) == ["id", "lock"]
     assert choose_columns([row, row], 20) == list(row)
     assert choose_columns([row, row], None) == list(row)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.__main__ import main
-from dlc.cli import VERBS
+from dlc.cli import VERBS, make_parser
 from dlc.cli.completion import FILES, complete
 from dlc.core.checkout import find_root
 
@@ -26,7 +26,7 @@ def with_two_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def words(*typed: str) -> list[str]:
-    return [line.partition("\t")[0] for line in complete(typed)]
+    return [line.partition("\t")[0] for line in complete(typed, tuple(VERBS), make_parser)]
 
 
 def test_the_first_word_is_a_verb() -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=1.0)
+parser.add_argument("numbers", nargs="*", type=int)
 print("lr", parser.parse_args().lr)
 if folder := os.environ.get("SM_CHANNEL_TRAINING"):
     assert (Path(folder) / "rows.csv").read_text() == "1,2\\n"
@@ -34,8 +35,10 @@ Path("/opt/ml/model/weights").write_text("1")
 """
 DLC = """\
 #!/bin/sh
-test "$2" = --remove || calm="{calm}"
-PYTHONPATH={sources} exec {python} -m dlc "$@" $calm
+case "$*" in "run --remove"*) ;; run*) calm="{calm}" ;; esac
+verb=$1
+shift
+PYTHONPATH={sources} exec {python} -m dlc "$verb" $calm "$@"
 """
 A_JOB = "20261120-093000-0a1b2c"
 

@@ -11,11 +11,13 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from dlc.buildspec.problems import did_you_mean
+from dlc.cli.arguments import split_passed_on
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
-# stand between its arguments, of which some may be left out.
+# stand between its arguments, of which some may be left out. PASSES_ON: the words behind a -- are args.arguments.
+# The others, as they were typed, are args.typed.
 VERBS = {
     "list": "dlc.cli.list",
     "show": "dlc.cli.show",
@@ -26,6 +28,13 @@ VERBS = {
     "test": "dlc.cli.test",
     # dlc.cli.run is the function below, so the module has another name.
     "run": "dlc.cli.run_job",
+    "ps": "dlc.cli.ps",
+    "logs": "dlc.cli.logs",
+    "stop": "dlc.cli.stop",
+    "exec": "dlc.cli.exec",
+    "shell": "dlc.cli.shell",
+    "clean": "dlc.cli.clean",
+    "completion": "dlc.cli.completion",
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
@@ -75,9 +84,14 @@ def run(argv: Sequence[str]) -> int:
     for warning in list_misspelt(os.environ):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     verb = argv[0]
-    parser, module = _make_parser(verb)
+    parser, module = make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
-    return int(module.run(parse(argv[1:])))
+    words, passed_on = split_passed_on(argv[1:]) if getattr(module, "PASSES_ON", False) else (argv[1:], None)
+    args = parse(words)
+    args.typed, args.arguments = words, passed_on
+    # For the verb that completes the words of others.
+    args.verbs, args.make_parser = tuple(VERBS), make_parser
+    return int(module.run(args))
 
 
 def list_misspelt(environment: Mapping[str, str]) -> list[str]:
@@ -105,11 +119,11 @@ def _print_help(topics: Sequence[str]) -> int:
     elif topics[0] == "exit-codes":
         print("\n".join(f"{code:>4}  {meaning}" for code, meaning in list_exit_codes().items()))
     else:
-        _make_parser(topics[0])[0].print_help()
+        make_parser(topics[0])[0].print_help()
     return 0
 
 
-def _make_parser(verb: str) -> tuple[Parser, ModuleType]:
+def make_parser(verb: str) -> tuple[Parser, ModuleType]:
     """Return the verb's parser and module. Raises UsageError for an unknown verb."""
     module = load_verb(verb)
     parser = Parser(

@@ -12,9 +12,10 @@ EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --set, --no-disk-check, --json."""
+    """Add GLOB, --set, --dry-run, --no-disk-check, --json."""
     add_globs(parser, at_least_one=True)
     add_set(parser)
+    parser.add_argument("--dry-run", action="store_true", help="say which images would be built, and why; build none")
     parser.add_argument("--no-disk-check", action="store_true", help="build even if the disk seems too small")
     add_json(parser)
 
@@ -22,6 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
     found = search_engine()
+    if args.dry_run:
+        from dlc.cli.plan import show_decisions
+
+        return show_decisions(args, found)
     from dlc.cli.build_images import (
         build_with_engine,  # not at the top: importing it takes as long as the engine's answer
     )

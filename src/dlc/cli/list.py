@@ -19,24 +19,27 @@ HELP = "list all images, with size, digest and date of those that are built"
 EXAMPLE = "dlc list 'pytorch-*'"
 # Characters, as docker shows it.
 DIGEST_LENGTH = 12
+# Columns that a narrow terminal does without, the first ones first: `dlc list ID` shows them.
+LEAST = ("ref", "lock", "digest", "os", "created", "framework", "python")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --set, --gpu, --ids or --json."""
+    """Add GLOB, --set, --why, --gpu, --ids or --json."""
     add_globs(parser)
     add_set(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--ids", action="store_true", help="print the identifiers and nothing else, one per line")
     add_json(form)
+    parser.add_argument("--why", action="store_true", help="say what images lack, and why; said of one image anyway")
     parser.add_argument("--gpu", action="store_true", help="show for which GPUs the built CUDA images hold code")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one line per image. No engine is started; without one, the columns of built images are left out."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root, read_tree
+    from dlc.core.checkout import find_root_or_own, read_tree
 
-    tree = read_tree(find_root())
+    tree = read_tree(find_root_or_own())
     variants = load_variants(tree, args.globs, args.sets)
     if args.ids:
         print("\n".join(variant.id for variant in variants))
@@ -53,8 +56,16 @@ def run(args: argparse.Namespace) -> int:
     rows = [describe_planned(variant, tree) for variant in variants]
     if built is not None:
         rows = [{**row, **format_built(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
-    print("\n".join([as_text(rows), *note_unavailable(variants), *note_missing(variants), *note_unsupported(variants)]))
+    print("\n".join([as_text(rows), *_make_notes(variants, shown=args.why)]))
     return 0
+
+
+def _make_notes(variants: Sequence[Variant], *, shown: bool) -> list[str]:
+    """Return what the images lack; of several images, unless it is asked for, a line that says how to see it."""
+    notes = [*note_unavailable(variants), *note_missing(variants), *note_unsupported(variants)]
+    if shown or len(variants) == 1 or not notes:
+        return notes
+    return [f"{len(notes)} notes on what these images lack: dlc list --why, or dlc list ID"]
 
 
 def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
@@ -139,8 +150,25 @@ def note_unsupported(variants: Sequence[Variant]) -> list[str]:
 
 
 def as_text(rows: list[dict[str, str]]) -> str:
-    """Put rows under their names."""
+    """Put rows under their names; a narrow terminal gets the columns that fit into it."""
+    columns = terminal_columns()
+    names = choose_columns(rows, columns)
+    return format_table([name.upper() for name in names], [[row[name] for name in names] for row in rows], columns)
+
+
+def choose_columns(rows: list[dict[str, str]], columns: int | None) -> list[str]:
+    """Return the names of columns that fit side by side: the first ones of LEAST are left out until they do.
+
+    A stale lock is always shown. All are left for a paragraph per image: of one image, and if nothing fits.
+    """
     names = list(rows[0])
-    return format_table(
-        [name.upper() for name in names], [[row[name] for name in names] for row in rows], terminal_columns()
-    )
+    if len(rows) == 1:
+        return names
+    kept = {"lock"} if any(row.get("lock") == "stale" for row in rows) else set()
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) + 2 for name in names}
+    chosen = names
+    for left_out in ("", *LEAST):
+        chosen = [name for name in chosen if name != left_out or name in kept]
+        if columns is None or sum(widths[name] for name in chosen) - 2 <= columns:
+            return chosen
+    return names

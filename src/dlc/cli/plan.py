@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Future
 
     from dlc.buildspec.variant import Variant
     from dlc.core.checkout import Tree
+    from dlc.engine.connection import Engine
     from dlc.plan.plan import Decision, Plan
     from dlc.plan.targets import Target
 
@@ -36,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root, read_tree
+    from dlc.core.checkout import find_root_or_own, read_tree
     from dlc.plan.plan import plan_variants
 
-    tree = read_tree(find_root())
+    tree = read_tree(find_root_or_own())
     variants = load_variants(tree, args.globs, args.sets)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
@@ -62,6 +65,31 @@ def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan,
     engine = connect(start=False)
     plan = plan_with_digests(variants, tree, engine)
     return plan, plan.decisions(find_keys(engine, plan.refs))
+
+
+def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> int:
+    """Print what `dlc build` of these words would do, and why; without an engine that is to build them all."""
+    from dlc.build.base_images import plan_with_digests
+    from dlc.buildspec.matrix import load_variants
+    from dlc.core.checkout import find_root, read_tree
+    from dlc.engine.connection import absence_error
+    from dlc.engine.images import find_keys
+    from dlc.plan.plan import plan_variants
+
+    tree = read_tree(find_root())
+    variants = load_variants(tree, args.globs, args.sets)
+    plan = plan_variants(variants, tree, args.globs, args.sets)
+    warnings = warn_of_end(variants)
+    if engine := found.result():
+        plan = plan_with_digests(variants, tree, engine)
+    else:
+        print(f"dlc: {absence_error()}: a build would start one, which has no images", file=sys.stderr)
+    decisions = plan.decisions(find_keys(engine, plan.refs) if engine else {})
+    if args.json:
+        print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": warnings})
+    else:
+        print(as_text(plan, decisions))
+    return 0
 
 
 def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, parse_count, print_json
-from dlc.core.checkout import find_root, read_tree
-from dlc.core.errors import ProfileError
+from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.errors import ProfileError, UsageError
 from dlc.jobs.advice.cost_model import make_catalogue
 from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
 from dlc.jobs.advice.render import profile_json
@@ -21,6 +21,8 @@ HELP = "say what a training job waits for, from a short run of it, or from the r
 EXAMPLE = "dlc profile pytorch-2.13-training-cpu-py311 train.py --hp epochs=3 --on p4d.24xlarge"
 # ID and SCRIPT may have options between them.
 INTERMIXED = True
+# To the script.
+PASSES_ON = True
 # So many steps a run measures.
 STEPS = 100
 # The reports' place among the collected results.
@@ -56,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
             if code := run_job.start_job(job):
                 return code
         args.report = [job.folder / REPORTS]
+    elif args.arguments:
+        raise UsageError("dlc profile: expected ID SCRIPT before the --, found a report", "dlc profile --help")
     args.report = [Path(word) for word in args.report]
     return print_profile(args, read_profile(args.report))
 
@@ -77,7 +81,7 @@ def print_profile(args: argparse.Namespace, profile: Profile) -> int:
             "dlc advise REPORT --on CLUSTER --cpu-seconds S",
         )
     if args.on and profile.cpu:
-        machines = make_catalogue(read_instances(read_tree(find_root())), advise.parse_prices(args.price))
+        machines = make_catalogue(read_instances(read_tree(find_root_or_own())), advise.parse_prices(args.price))
         step = args.step_ms / 1000 if args.step_ms else profile.step
         advice = advise.advise_from_words(args, machines, step, profile.cpu, profile.batch_bytes, profile)
         advise.print_advice(args, advise.Found(profile, advice, ()))

@@ -17,22 +17,27 @@ from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
-from dlc.core.errors import UsageError
-from dlc.engine.connection import Engine, connect, find_engine
+from dlc.core.errors import EngineError, UsageError
+from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
 from dlc.engine.questions import ASK_SECONDS
+from dlc.jobs.run.claims import remove_job
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
+from dlc.jobs.run.detach import start_in_background
 from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
 from dlc.jobs.run.job_folder import RESULTS
-from dlc.jobs.run.run import remove_job, run_job
+from dlc.jobs.run.known_jobs import LOG, require_free_name
+from dlc.jobs.run.run import run_job
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
+# To the script.
+PASSES_ON = True
 
 # The folder of claims in the cache.
 CLAIMS = "jobs"
-JOB = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+JOB = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
 
@@ -43,11 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     add_limits(parser)
     parser.add_argument("--output", metavar="DIR", help=f"where the results go (default: {RESULTS}/JOB)")
+    parser.add_argument("--name", default="", metavar="JOB", help="the job's name (default: the time and six digits)")
+    parser.add_argument(
+        "--detach", action="store_true", help="run the job in the background, print its name; dlc logs shows its lines"
+    )
     parser.add_argument(
         "--explain", action="store_true", help="show the containers and their config files; start nothing"
     )
     parser.add_argument("--remove", metavar="JOB", help="remove the containers and the network that a job left")
-    # --json is for --explain.
+    # --json is for --explain and --detach.
     add_json(parser)
 
 
@@ -96,15 +105,39 @@ def run(args: argparse.Namespace) -> int:
         return _remove_job(args.remove)
     if not args.image or not args.script:
         raise UsageError("dlc run: expected an image and a script", "dlc run --help")
-    if args.json and not args.explain:
-        raise UsageError("dlc run --json: expected --explain too, because a job prints its own lines", "add --explain")
+    if args.json and not (args.explain or args.detach):
+        raise UsageError(
+            "dlc run --json: expected --explain too, because a job prints its own lines", "add --explain, or --detach"
+        )
     job = make_job_of_words(args)
     if args.explain:
         print_json(explain_as_dict(job)) if args.json else print(explain_as_text(job))
         return 0
+    if args.detach:
+        return _start_in_background(job, args)
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start_job(job)
+    return start_job(job, is_named=bool(args.name))
+
+
+def _start_in_background(job: Job, args: argparse.Namespace) -> int:
+    """Start the same command in the background; print the job's name if it runs."""
+    # An engine that has to be started says so here.
+    engine = find_engine_for_job()
+    if args.name:
+        require_free_name(cache_folder() / CLAIMS, job.id, engine)
+    words = [word for word in args.typed if word not in ("--detach", "--json")]
+    passed_on = () if args.arguments is None else ("--", *args.arguments)
+    command = ("run", *words, "--name", job.id, "--output", str(job.folder), *passed_on)
+    code = start_in_background(command, job, cache_folder() / CLAIMS)
+    if code:
+        return code
+    if args.json:
+        print_json({"job": job.id, "folder": str(job.folder), "log": str(job.folder / LOG)})
+    else:
+        print(job.id)
+        print(f"dlc: its lines: dlc logs {job.id} -f; its end: dlc stop {job.id}", file=sys.stderr)
+    return 0
 
 
 def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
@@ -114,8 +147,10 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
             f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
+    identifier = getattr(args, "name", "") or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    if not re.fullmatch(JOB, identifier):
+        raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
     ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root_or_own())))
-    identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
         return make_job(
@@ -125,9 +160,12 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
         raise UsageError(error.message, f"dlc {verb} --help") from None
 
 
-def start_job(job: Job) -> int:
-    """Start the job; return its exit code."""
-    return run_job(job, find_engine_for_job(), cache_folder() / CLAIMS)
+def start_job(job: Job, *, is_named: bool = False) -> int:
+    """Start the job; return its exit code. A name that a user gives may be another job's."""
+    engine, claims = find_engine_for_job(), cache_folder() / CLAIMS
+    if is_named:
+        require_free_name(claims, job.id, engine)
+    return run_job(job, engine, claims)
 
 
 def find_engine_for_job() -> Engine:
@@ -136,6 +174,16 @@ def find_engine_for_job() -> Engine:
     `connect` would ask for buildx besides, which nothing here needs, and start one.
     """
     return find_engine(ASK_SECONDS) or connect()
+
+
+def find_running_engine() -> Engine:
+    """Return the engine that answers, for what only looks after jobs: none is started, and buildx is not needed.
+
+    Raises EngineError if none answers.
+    """
+    if engine := find_engine(ASK_SECONDS):
+        return engine
+    raise EngineError(absence_error(), advise_start())
 
 
 def read_options(args: argparse.Namespace) -> Options:
@@ -158,6 +206,7 @@ def read_options(args: argparse.Namespace) -> Options:
         shared_memory=args.shm_size,
         user=args.user,
         stop_seconds=args.grace,
+        arguments=tuple(args.arguments or ()),
     )
 
 
@@ -167,6 +216,6 @@ def _remove_job(job_id: str) -> int:
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
         )
-    removed = remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
+    removed = remove_job(cache_folder() / CLAIMS, job_id, find_running_engine())
     print("\n".join(f"removed {name}" for name in removed) or f"{job_id}: nothing to remove", file=sys.stderr)
     return 0

@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the settings of each image asked for."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root, read_tree
+    from dlc.core.checkout import find_root_or_own, read_tree
 
-    variants = load_variants(read_tree(find_root()), args.globs, args.sets)
+    variants = load_variants(read_tree(find_root_or_own()), args.globs, args.sets)
     if args.ref:
         print("\n".join(variant.ref for variant in variants))
     elif args.json:

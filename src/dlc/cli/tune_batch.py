@@ -18,6 +18,8 @@ HELP = "find the largest batch of a training script that fits, by short jobs on 
 EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name batch-size --hp batch-size=64 --memory 4g"
 # ID and SCRIPT may have options between them.
 INTERMIXED = True
+# To the script.
+PASSES_ON = True
 COMPILERS = ("inductor", "xla")
 # Without --most no batch is tried that is more than so many times the job's own.
 TIMES = 1024

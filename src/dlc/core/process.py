@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread, Timer
-from typing import IO, TypeVar
+from typing import IO, NoReturn, TypeVar
 
 from dlc.core.errors import ProcessError, ProcessTimeoutError
 from dlc.core.interrupts import held
@@ -179,6 +179,13 @@ def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         )
     _daemons.append(child)
     return child
+
+
+def become_program(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Let a program take this process's place and terminal. `env` is added to the environment."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(argv[0], list(argv), {**os.environ, **env})  # noqa: S606 - no shell is meant
 
 
 @contextmanager

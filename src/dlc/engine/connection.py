@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NoReturn
 
 from dlc.core.environment import PLATFORM, docker_platform, engine_folder, host_platform, starts_no_engine
 from dlc.core.errors import EngineError
@@ -95,6 +95,10 @@ class Engine:
         return docker_client.stream_docker(
             *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
         )
+
+    def become_client(self, *words: str) -> NoReturn:
+        """Let the client of this engine take this process's place, for what somebody types into."""
+        docker_client.become_docker(*words, env=self.environment)
 
     def require_platform(self, wanted: str = PLATFORM) -> None:
         """Raise EngineError if this engine, or the host that makes base files for it, is of another platform."""

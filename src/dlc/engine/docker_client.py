@@ -6,9 +6,10 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from dlc.core.errors import EngineError, ProcessTimeoutError
-from dlc.core.process import GRACE_SECONDS, Completed, run_program, stream_program
+from dlc.core.process import GRACE_SECONDS, Completed, become_program, run_program, stream_program
 from dlc.engine.remedies import advise_on_silence
 
 PROGRAM = "docker"
@@ -81,6 +82,16 @@ def stream_docker(
     return stream_program(
         [plugin, *words[1:]] if plugin else [PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd, on_error=on_error
     )
+
+
+def become_docker(*words: str, env: Mapping[str, str]) -> NoReturn:
+    """Become the client, for what somebody types into: it has this process's terminal, and its exit code counts.
+
+    Raises EngineError if there is no client.
+    """
+    if not is_present():
+        raise missing_error()
+    become_program([PROGRAM, *words], env)
 
 
 def as_typed(*words: str) -> str:

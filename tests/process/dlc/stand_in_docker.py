@@ -58,9 +58,19 @@ def run(words: list[str]) -> int:
     variables = {**given, "SM_CURRENT_HOST": options["--hostname"], "SM_MODEL_DIR": str(root / "model")}
     (root / "model").mkdir()
     child = subprocess.Popen(
-        [sys.executable, "-u", "train.py"], cwd=root / "code", env={**os.environ, **variables}, start_new_session=True
+        [sys.executable, "-u", "train.py", *words[words.index("train") + 1 :]],
+        cwd=root / "code",
+        env={**os.environ, **variables},
+        start_new_session=True,
     )
-    state = {"StartedAt": now(), "Running": True, "Pid": child.pid, "ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z"}
+    known = {"Job": options["--label"].rpartition("=")[2], "Root": str(root)}
+    state = known | {
+        "StartedAt": now(),
+        "Running": True,
+        "Pid": child.pid,
+        "ExitCode": 0,
+        "FinishedAt": "0001-01-01T00:00:00Z",
+    }
     save(options["--name"], state)
     code = child.wait()
     code = 128 - code if code < 0 else code
@@ -109,6 +119,14 @@ def found(kind: str, label: str) -> None:
     print("\n".join(path.stem for path in STATE.glob(f"dlc-{label.rpartition('=')[2]}*.{kind}")))
 
 
+def print_states(job: str) -> None:
+    """The containers of a job, or of all jobs."""
+    for path in STATE.glob("*.container"):
+        state = load(path.stem)
+        if job in ("", state["Job"]):
+            print(state["Job"], path.stem, "running" if state["Running"] else "exited")
+
+
 def main(words: list[str]) -> int:
     match words:
         case ["image", "inspect", *_, ref]:
@@ -126,10 +144,30 @@ def main(words: list[str]) -> int:
             deliver(name, containers)
         case ["rm", "--force", "--volumes", *names]:
             return remove(names)
-        case ["ps", *_, "--filter", label, "--format", _]:
+        case ["ps", *_, "--filter", label, "--format", form] if "State" not in form:
             found("container", label)
-        case _:
+        case ["network", *_]:
             return network(words)
+        case _:
+            return look_after(words)
+    return 0
+
+
+def look_after(words: list[str]) -> int:
+    """What is asked of the containers of a job that runs."""
+    match words:
+        case ["ps", "--all", "--filter", label, "--format", _]:
+            print_states(label.partition("=")[2].partition("=")[2])
+        case ["stop", *containers]:
+            deliver("TERM", containers)
+            for container in containers:
+                while load(container)["Running"]:
+                    time.sleep(0.05)
+        case ["exec", "--interactive", name, *command]:
+            return subprocess.call(command, cwd=Path(str(load(name)["Root"])) / "code")
+        case _:
+            print(f"docker: the stand-in does not know {words}", file=sys.stderr)
+            return 1
     return 0
 
 

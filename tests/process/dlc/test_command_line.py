@@ -159,7 +159,10 @@ def test_a_name_that_no_image_has_is_said_before_an_engine_is_looked_for(
     assert "nothing-9: no such image" in capsys.readouterr().err
 
 
-WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "lint", "profile", "run", "tune-batch")
+# These read the images of this dlc's own checkout where there is no other.
+IN_ANY_FOLDER = ("list", "show", "plan", "size", "sbom", "scan", "advise", "profile", "run", "tune-batch", "shell")
+WITHOUT_IMAGES = ("engine", "doctor", "packages", "lint", "ps", "logs", "stop", "exec", "clean", "completion")
+WITHOUT_A_CHECKOUT = (*IN_ANY_FOLDER, *WITHOUT_IMAGES)
 
 
 @pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])
@@ -170,6 +173,19 @@ def test_outside_a_checkout_nothing_is_read_or_written(
     assert main([verb, *NEEDS_A_CHECKOUT.get(verb, [])]) == UsageError.exit_code
     assert f"{tmp_path}: expected buildspec/defaults.yml" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_engine")
+@pytest.mark.parametrize(
+    ("verb", "expected"), [("list", TORCH), ("show", "base.image"), ("plan", TORCH), ("advise", "p4d.24xlarge")]
+)
+def test_what_only_reads_works_in_any_folder(
+    verb: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, *NEEDS_A_CHECKOUT[verb]]) == 0
+    assert expected in capsys.readouterr().out
+    assert [path for path in tmp_path.iterdir() if path.name != "nobody.sock"] == []
 
 
 @pytest.mark.parametrize(

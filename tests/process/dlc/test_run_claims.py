@@ -14,14 +14,14 @@ import pytest
 from dlc.core import atomic_files
 from dlc.core.errors import DlcError, UsageError
 from dlc.engine.connection import Engine
-from dlc.jobs.run import run
+from dlc.jobs.run import claims
 
 ENGINE = Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", containerd_store=True)
 HOLD = """
 import sys
 from pathlib import Path
 from dlc.engine.connection import Engine
-from dlc.jobs.run.run import claim_job
+from dlc.jobs.run.claims import claim_job
 with claim_job(Path(sys.argv[1]), "other", Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", True)):
     print("held", flush=True)
     sys.stdin.read()
@@ -29,7 +29,7 @@ with claim_job(Path(sys.argv[1]), "other", Engine("unix:///nowhere.sock", "DOCKE
 
 
 def names(folder: Path) -> list[str]:
-    found = run.take_abandoned(folder)
+    found = claims.take_abandoned(folder)
     for _, descriptor in found:
         os.close(descriptor)
     return [path.name for path, _ in found]
@@ -39,7 +39,7 @@ def another_dlc(folder: Path) -> subprocess.Popen[str]:
     """A process that runs the job `other`."""
     child = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(run.__file__).parents[3])},
+        env={**os.environ, "PYTHONPATH": str(Path(claims.__file__).parents[3])},
     )  # fmt: skip
     assert child.stdout
     assert child.stdout.readline() == "held\n"
@@ -51,27 +51,27 @@ def test_the_job_of_a_running_dlc_is_left_alone_and_that_of_a_killed_one_is_not(
         try:
             assert names(tmp_path) == []
             with pytest.raises(DlcError, match="a dlc still runs this job"):
-                run.remove_job(tmp_path, "other", ENGINE)
+                claims.remove_job(tmp_path, "other", ENGINE)
         finally:
             child.kill()
     assert names(tmp_path) == ["other"]
 
 
 def test_a_job_that_has_ended_leaves_no_claim(tmp_path: Path) -> None:
-    with run.claim_job(tmp_path / "jobs", "mine", ENGINE):
+    with claims.claim_job(tmp_path / "jobs", "mine", ENGINE):
         assert names(tmp_path / "jobs") == []
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_is_said_with_the_variable_that_names_another(tmp_path: Path) -> None:
     (tmp_path / "cache").touch()
-    with pytest.raises(UsageError) as caught, run.claim_job(tmp_path / "cache/jobs", "mine", ENGINE):
+    with pytest.raises(UsageError) as caught, claims.claim_job(tmp_path / "cache/jobs", "mine", ENGINE):
         pytest.fail("nobody looks after this job")
     assert "DLC_CACHE_DIR" in caught.value.remedy
 
 
 def test_a_job_whose_containers_could_not_be_removed_stays_for_the_next_dlc(tmp_path: Path) -> None:
-    with pytest.raises(DlcError, match="still there"), run.claim_job(tmp_path, "mine", ENGINE):
+    with pytest.raises(DlcError, match="still there"), claims.claim_job(tmp_path, "mine", ENGINE):
         raise DlcError("still there")
     assert names(tmp_path) == ["mine"]
 
@@ -81,7 +81,7 @@ def test_what_was_left_on_another_engine_stays_until_that_engine_is_used(tmp_pat
     with another_dlc(tmp_path) as child:
         child.kill()
     elsewhere = Engine("unix:///other.sock", "DOCKER_HOST", "1", containerd_store=True)
-    assert run.remove_leftovers(tmp_path, elsewhere) == []
+    assert claims.remove_leftovers(tmp_path, elsewhere) == []
     assert names(tmp_path) == ["other"]
 
 
@@ -98,7 +98,7 @@ def test_another_dlc_whose_disk_stands_still_is_waited_for(
             fcntl.flock(other, fcntl.LOCK_UN)
 
     monkeypatch.setattr(atomic_files, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    with run.claim_job(tmp_path / "jobs", "mine", ENGINE):
+    with claims.claim_job(tmp_path / "jobs", "mine", ENGINE):
         assert now[0] > 120
     assert "waiting for another dlc" in capsys.readouterr().err
     os.close(other)

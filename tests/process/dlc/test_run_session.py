@@ -6,12 +6,10 @@ Containers are processes here (stand_in_docker.py), and dlc is a process of its 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,10 +32,10 @@ signal.signal(signal.SIGTERM, save)
 # The verb with less patience with an engine than users have.
 HURRIED = """
 import sys
-from dlc.jobs.run import lifecycle, run
+from dlc.jobs.run import claims, lifecycle
 lifecycle.PAUSES = (0.1, 0.1)
 lifecycle.remove_containers.__defaults__ = (0.5,)
-run.LEFTOVER_SECONDS = 0.5
+claims.LEFTOVER_SECONDS = 0.5
 from dlc.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -77,24 +75,6 @@ class Started:
         """Containers, networks and claims."""
         places = [*(self.folder / "docker").iterdir(), *(self.folder / "cache/jobs").glob("*")]
         return sorted(path.name for path in places)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    client = tmp_path / "bin/docker"
-    client.parent.mkdir()
-    client.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "stand_in_docker.py"} "$@"\n')
-    client.chmod(0o755)
-    (tmp_path / "docker").mkdir()
-    for name, value in {
-        "PATH": f"{client.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"),
-        "STAND_IN_DOCKER": str(tmp_path / "docker"), "DOCKER_HOST": f"unix://{tmp_path}/docker.sock",
-        "DLC_CACHE_DIR": str(tmp_path / "cache"),
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    yield tmp_path
-    for container in (tmp_path / "docker").glob("*.container"):
-        subprocess.run([client, "rm", "--force", "--volumes", container.stem], check=True)
 
 
 def test_a_job_that_succeeds_exits_with_0_and_leaves_its_results_only(folder: Path) -> None:

@@ -58,6 +58,21 @@ def test_options_may_stand_between_image_and_script(script: str, capsys: pytest.
     assert "algo-2" in capsys.readouterr().out
 
 
+def test_what_is_behind_two_dashes_reaches_the_script_as_it_is_typed(
+    script: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passed_on = ["--hosts", "5", "-x", "--", "a b", ""]
+    assert main(["run", TORCH, script, "--hosts", "2", "--explain", "--json", "--", *passed_on]) == 0
+    found = json.loads(capsys.readouterr().out)["containers"]
+    assert len(found) == 2
+    assert all(each["command"].endswith(" train --hosts 5 -x -- 'a b' ''") for each in found)
+
+
+def test_a_report_takes_no_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", str(tmp_path), "--", "5"]) == UsageError.exit_code
+    assert "expected ID SCRIPT before the --" in capsys.readouterr().err
+
+
 def test_two_jobs_have_different_names(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         assert main(["run", TORCH, script, "--explain", "--json"]) == 0

@@ -11,9 +11,11 @@ from typing import NoReturn
 import pytest
 
 from dlc.__main__ import main
+from dlc.buildspec.matrix import load_variants
 from dlc.cli import PLUMBING, VERBS, list_misspelt, load_verb, run
-from dlc.cli.list import format_built
+from dlc.cli.list import choose_columns, format_built
 from dlc.cli.plan import as_text
+from dlc.core.checkout import read_tree
 from dlc.core.errors import DlcError, LockError, ScriptError, SelectorError, SpecError, UsageError
 from dlc.engine.images import Image
 from dlc.plan.plan import make_plan
@@ -52,6 +54,38 @@ def test_in_a_narrow_terminal_a_row_is_a_paragraph_and_nothing_is_wrapped(
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["list", TORCH]) == 0
     assert capsys.readouterr().out.startswith("ID ")
+
+
+def test_a_narrow_terminal_gets_a_line_for_each_image(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dlc.cli.list._read_built", lambda refs: {})
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["list"]) == 0
+    heads, *rows, notes = capsys.readouterr().out.splitlines()
+    assert heads.split()[0] == "ID"
+    assert "SIZE" in heads
+    assert len(rows) == len(load_variants(read_tree(ROOT)))
+    assert max(map(len, [heads, *rows])) <= 60
+    assert notes.endswith("notes on what these images lack: dlc list --why, or dlc list ID")
+
+
+def test_a_stale_lock_is_shown_however_narrow_a_terminal_is() -> None:
+    row = {"id": "x" * 30, "framework": "y" * 22, "lock": "fresh", "ref": "z" * 30}
+    assert choose_columns([row, row], 60) == ["id", "framework"]
+    assert choose_columns([row, row | {"lock": "stale"}], 60) == ["id", "lock"]
+    assert choose_columns([row, row], 20) == list(row)
+    assert choose_columns([row, row], None) == list(row)
+
+
+def test_what_images_lack_is_said_of_one_image_and_if_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dlc.cli.list._read_built", lambda refs: {})
+    for words, shown in ((["pytorch-1.1*"], False), (["pytorch-1.1*", "--why"], True), (["pytorch-1.10-*"], True)):
+        assert main(["list", *words]) == 0
+        assert ("no xla for pytorch 1.10: torch_xla" in capsys.readouterr().out) is shown, words
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["help"]])

@@ -31,6 +31,11 @@ def test_hosts_without_groups_are_the_platforms_only_group() -> None:
     assert job(hosts=2).groups == (Group("homogeneousCluster", ("algo-1", "algo-2")),)
 
 
+def test_arguments_go_to_the_launcher_as_the_platform_gives_them() -> None:
+    assert job().command == ("train",)
+    assert job(arguments=["--any", "arguments", "5", "1"]).command == ("train", "--any", "arguments", "5", "1")
+
+
 def test_hosts_are_dealt_out_to_the_groups_in_their_order() -> None:
     groups = job(groups=["data_group=2", "dnn_group=1"]).groups
     assert [(group.name, group.hosts) for group in groups] == [

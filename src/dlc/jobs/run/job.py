@@ -141,6 +141,8 @@ class Options:
     shared_memory: str = SHARED_MEMORY
     user: str = ""
     stop_seconds: int = STOP_SECONDS
+    # Behind a --: they reach the script as they are, after those that the hyperparameters make.
+    arguments: Sequence[str] = ()
 
 
 def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
@@ -170,6 +172,8 @@ def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: st
         user=options.user,
         shared_memory=_read_word(options.shared_memory, "--shm-size", read_size),
         stop_seconds=options.stop_seconds,
+        # As the platform starts a container whose job has arguments.
+        command=("train", *options.arguments),
     )
 
 

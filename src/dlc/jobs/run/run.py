@@ -1,28 +1,22 @@
-"""Runs a job from its first container to its collected results, and removes what a killed dlc left.
-
-Each job that a dlc looks after has a locked file. The kernel unlocks a file when its process ends, however it ends: a
-file that can be locked is of a job that nobody looks after any more.
-"""
+"""Runs a job from its first container to its collected results."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 
-from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
 from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
-from dlc.jobs.run import lifecycle
+from dlc.jobs.run.claims import claim_job, remove_leftovers
 from dlc.jobs.run.containers import BASE, JobCommands, format_mount, make_commands
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
+from dlc.jobs.run.known_jobs import make_facts
 from dlc.jobs.run.lifecycle import (
     ContainerState,
     HostLog,
@@ -37,8 +31,6 @@ from dlc.jobs.run.limits import count_bytes
 FAILURE = "output/failure"
 # Characters.
 REASON_LENGTH = 1024
-# For what the engine refuses to remove: a new job waits for it.
-LEFTOVER_SECONDS = 10.0
 
 
 def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
@@ -57,7 +49,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            claim = block.enter_context(claim_job(claims_folder, job.id, engine))
+            claim = block.enter_context(claim_job(claims_folder, job.id, engine, make_facts(job)))
         except BaseException:
             # The cache cannot be written, or Ctrl-C came.
             remove_folders(job)
@@ -212,97 +204,3 @@ def translate_paths(text: str, job: Job, host: str) -> str:
 def _read_failure(path: Path) -> str:
     """Return what a platform would show of a failure file: its beginning, which ends with the process's last line."""
     return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""
-
-
-@dataclass
-class Claim:
-    """A job that this process looks after."""
-
-    path: Path
-    engine: Engine
-    # The engine still has something of it.
-    left: bool = False
-
-    def clear(self) -> None:
-        """Remove the job's containers and its network. What stays is no error of the job, which has ended."""
-        # Until it is known that nothing is left: a Ctrl-C may come.
-        self.left = True
-        try:
-            lifecycle.remove_containers(self.engine, self.path.name)
-            self.left = False
-        except DlcError as error:
-            _warn_of_leftovers(error, self.path.name)
-
-
-@contextmanager
-def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[Claim]:
-    """Look after a job in the block. The file goes when the block ends well and has left nothing on the engine."""
-    path = folder / job_id
-    with report_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with report_disk_errors(folder), hold_lock(folder):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try_lock(descriptor)
-    claim = Claim(path, engine)
-    try:
-        os.write(descriptor, (engine.address or "").encode())
-        yield claim
-        if not claim.left:
-            path.unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
-
-
-def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
-    """Remove what killed dlcs left on this engine; return the names of what there was.
-
-    What stays is no error of a new job.
-    """
-    removed: list[str] = []
-    for path, descriptor in take_abandoned(folder):
-        try:
-            if path.read_text() == (engine.address or ""):
-                removed += lifecycle.remove_containers(engine, path.name, LEFTOVER_SECONDS)
-                path.unlink()
-        except DlcError as error:
-            _warn_of_leftovers(error, path.name)
-        finally:
-            os.close(descriptor)
-    return removed
-
-
-def _warn_of_leftovers(error: DlcError, job_id: str) -> None:
-    print(
-        f"dlc: warning: left behind: {error.message}; the next job removes it, or: dlc run --remove {job_id}",
-        file=sys.stderr,
-    )
-
-
-def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
-    """Remove one job by its id, whoever started it. Raises DlcError if a dlc still looks after it."""
-    with suppress(FileNotFoundError):
-        descriptor = os.open(folder / job_id, os.O_RDWR)
-        try:
-            if not try_lock(descriptor):
-                raise DlcError(f"{job_id}: a dlc still runs this job", "end that dlc: Ctrl-C")
-            removed = lifecycle.remove_containers(engine, job_id)
-            (folder / job_id).unlink()
-            return removed
-        finally:
-            os.close(descriptor)
-    return lifecycle.remove_containers(engine, job_id)
-
-
-def take_abandoned(folder: Path) -> list[tuple[Path, int]]:
-    """Return the files that nobody holds, with descriptors that hold them now."""
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return []
-    found = []
-    with hold_lock(folder):
-        for path in sorted(folder.iterdir()):
-            descriptor = os.open(path, os.O_RDWR)
-            if try_lock(descriptor):
-                found.append((path, descriptor))
-            else:
-                os.close(descriptor)
-    return found

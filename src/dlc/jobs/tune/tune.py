@@ -10,11 +10,13 @@ from threading import Event, Timer
 
 from dlc.core.errors import DlcError, TuneError
 from dlc.engine.connection import Engine
+from dlc.jobs.run.claims import claim_job, remove_leftovers
 from dlc.jobs.run.containers import make_commands
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.job_folder import write_folders
+from dlc.jobs.run.known_jobs import make_facts
 from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun
-from dlc.jobs.run.run import FAILURE, claim_job, remove_leftovers, require_image, require_limits, take_files_back
+from dlc.jobs.run.run import FAILURE, require_image, require_limits, take_files_back
 from dlc.jobs.tune.request import REPORTS, Mode, Request, make_trial_job
 from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge_trial
 from dlc_runtime.scaling.batch_search import largest_that_fits
@@ -114,7 +116,7 @@ def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> 
     """Run it to its end, or kill it after `seconds`. Raises what keeps any job from starting."""
     write_folders(job)
     log = job.folder / LOG
-    with log.open("w") as out, claim_job(claims_folder, job.id, engine) as claim:
+    with log.open("w") as out, claim_job(claims_folder, job.id, engine, make_facts(job)) as claim:
         try:
             hosts, host_log = JobContainers(engine, make_commands(job)), HostLog(len(job.hosts), out, out)
             states, expired = _follow_trial(hosts, host_log, seconds)

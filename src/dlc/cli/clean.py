@@ -1,0 +1,89 @@
+"""`dlc clean`: removes the folders of jobs that have ended, and images that --set made; shows first what it would."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlc.cli.arguments import add_json, print_json
+from dlc.cli.run_job import CLAIMS, find_running_engine
+from dlc.core.environment import cache_folder
+from dlc.core.errors import EngineError, ProcessError, UsageError
+from dlc.core.labels import KEY
+from dlc.engine.connection import Engine
+from dlc.engine.questions import ask_engine
+from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.run.known_jobs import read_claims
+from dlc.jobs.run.remains import Remains, find_remains, remove_remains
+
+HELP = "remove the folders of ended jobs here, and images that --set made; shows them first"
+EXAMPLE = "dlc clean --jobs --yes"
+OF_SET = re.compile(r"-set-[0-9a-f]+$")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --jobs or --images, --yes, --json."""
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--jobs", action="store_true", help=f"only folders of jobs, in {RESULTS} of this folder")
+    only.add_argument("--images", action="store_true", help="only images that --set made, which the engine has")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show what would be removed, ask, and remove it."""
+    results = Path.cwd() / RESULTS
+    running = {job.folder for job in read_claims(cache_folder() / CLAIMS)}
+    folders = [] if args.images else find_remains(results, running)
+    engine = None if args.jobs else _find_engine(needed=args.images)
+    images = find_set_images(engine) if engine else []
+    if args.json:
+        print_json({"folders": [{"path": str(each.folder), "bytes": each.bytes} for each in folders], "images": images})
+    else:
+        print(as_text(folders, images))
+    if not (folders or images) or (args.json and not args.yes):
+        return 0
+    if not args.yes:
+        _ask_user()
+    remove_remains(folders, results)
+    if engine and images:
+        engine.docker("image", "rm", *images)
+    return 0
+
+
+def _find_engine(*, needed: bool) -> Engine | None:
+    """Return the engine; without one that answers there are folders all the same, unless only images are wanted."""
+    try:
+        return find_running_engine()
+    except (EngineError, ProcessError) as error:
+        if needed:
+            raise
+        print(f"dlc: nothing is known of images: {error}", file=sys.stderr)
+        return None
+
+
+def find_set_images(engine: Engine) -> list[str]:
+    """Return the references of images that dlc built with --set."""
+    form = "{{.Repository}}:{{.Tag}}"
+    done = ask_engine(engine, "image", "ls", "--filter", f"label={KEY}", "--format", form)
+    return sorted(ref for ref in done.stdout.split() if OF_SET.search(ref))
+
+
+def as_text(folders: Sequence[Remains], images: Sequence[str]) -> str:
+    """Return a line for each thing that would be removed."""
+    if not (folders or images):
+        return "nothing to remove"
+    lines = [f"  {each.bytes / 1e6:8.1f} MB  {each.folder}" for each in folders]
+    return "\n".join(["to remove:", *lines, *(f"  image        {ref}" for ref in images)])
+
+
+def _ask_user() -> None:
+    """Ask the user. Raises UsageError for any answer but yes, and if nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError("dlc clean: stdin is no terminal, so it cannot ask", "add --yes")
+    print("remove all of this? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was removed")

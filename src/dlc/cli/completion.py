@@ -1,0 +1,167 @@
+"""`dlc completion`: scripts by which bash, zsh and fish complete verbs, options, images and jobs.
+
+They ask dlc itself for every word, so they know the images and the jobs that there are when somebody types.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from dlc.core.errors import DlcError
+
+HELP = "print what lets bash, zsh or fish complete the words of dlc"
+EXAMPLE = "dlc completion bash"
+PASSES_ON = True
+# The table of verbs imports this file by name, so it is handed over: a verb's parser and module.
+Parsers = Callable[[str], tuple[argparse.ArgumentParser, ModuleType]]
+# A line that lets the shell complete files too.
+FILES = ":files"
+# Metavars -> what their words are.
+OF_IMAGES, OF_JOBS, OF_FILES = ("ID", "GLOB", "A", "B", "REF"), ("JOB",), ("FILE", "DIR", "SCRIPT", "REPORT")
+
+BASH = """\
+_dlc() {
+    local line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        if [ "$line" = :files ]; then
+            compopt -o default
+        else
+            COMPREPLY+=("${line%%$'\\t'*}")
+        fi
+    done < <("$1" completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _dlc dlc
+"""
+ZSH = """\
+#compdef dlc
+_dlc() {
+    local -a found
+    local line files
+    while IFS= read -r line; do
+        if [[ $line == :files ]]; then
+            files=1
+        else
+            found+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+        fi
+    done < <("$words[1]" completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null)
+    (( $#found )) && _describe dlc found
+    [[ -n $files ]] && _files
+}
+if [[ $funcstack[1] == _dlc ]]; then
+    _dlc "$@"
+else
+    compdef _dlc dlc
+fi
+"""
+FISH = """\
+function __dlc_complete
+    set -l words (commandline -opc)[2..-1] (commandline -ct)
+    for line in (dlc completion words -- $words 2>/dev/null)
+        if test "$line" = :files
+            __fish_complete_path (commandline -ct)
+        else
+            echo $line
+        end
+    end
+end
+complete -c dlc -f -a '(__dlc_complete)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+WHERE = """where it goes:
+  bash  eval "$(dlc completion bash)" in ~/.bashrc
+  zsh   eval "$(dlc completion zsh)" in ~/.zshrc, after compinit
+  fish  dlc completion fish > ~/.config/fish/completions/dlc.fish"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the shell; `words` is for the scripts."""
+    parser.description = f"{HELP}\n\n{WHERE}"
+    parser.add_argument("shell", choices=(*SCRIPTS, "words"), metavar="SHELL", help="bash, zsh or fish")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script, or what the last of the words after -- can become."""
+    if args.shell in SCRIPTS:
+        print(SCRIPTS[args.shell], end="")
+        return 0
+    typed = args.arguments or [""]
+    try:
+        found = complete(typed, args.verbs, args.make_parser)
+    except DlcError:
+        # A shell that completes shows no errors.
+        return 0
+    lines = [line for line in found if line == FILES or line.startswith(typed[-1])]
+    print("\n".join(lines), end="\n" if lines else "")
+    return 0
+
+
+def complete(words: Sequence[str], verbs: Sequence[str], make_parser: Parsers) -> list[str]:
+    """Return what the last word can become, for a command line of these words behind `dlc`: `WORD<tab>MEANING`."""
+    if len(words) == 1:
+        return [f"{verb}\t{make_parser(verb)[1].HELP}" for verb in verbs] + ["help\tshow a verb's options"]
+    verb, *before, last = words
+    if verb == "help":
+        return [*verbs, "exit-codes"]
+    if verb not in verbs:
+        return []
+    parser, module = make_parser(verb)
+    if "--" in before:
+        return [FILES] if getattr(module, "PASSES_ON", False) else []
+    options = parser._option_string_actions
+    if before and (action := options.get(before[-1])) and action.nargs != 0:
+        return _complete_value(action)
+    if last.startswith("-"):
+        return [f"{name}\t{action.help}" for name, action in options.items()]
+    place = _count_positional(before, options)
+    action = _find_positional(parser, place)
+    return _complete_value(action) if action else []
+
+
+def _count_positional(words: Iterable[str], options: dict[str, argparse.Action]) -> int:
+    """Count the words that are neither options nor their values."""
+    count, is_value = 0, False
+    for word in words:
+        count += not is_value and not word.startswith("-")
+        action = options.get(word)
+        is_value = action is not None and action.nargs != 0
+    return count
+
+
+def _find_positional(parser: argparse.ArgumentParser, place: int) -> argparse.Action | None:
+    """Return the argument that a word at this place is: the last one may take several."""
+    actions = [action for action in parser._actions if not action.option_strings]
+    if place < len(actions):
+        return actions[place]
+    return actions[-1] if actions and actions[-1].nargs in ("*", "+") else None
+
+
+def _complete_value(action: argparse.Action) -> list[str]:
+    """Return the words that an argument or an option takes; none for numbers and other free text."""
+    if action.choices is not None:
+        return [str(choice) for choice in action.choices]
+    names = str(action.metavar or "").replace("=", " ").split()
+    found = [*(list_images() if {*names} & {*OF_IMAGES} else ()), *(list_jobs() if {*names} & {*OF_JOBS} else ())]
+    return [*found, *([FILES] if {*names} & {*OF_FILES} else ())]
+
+
+def list_images() -> list[str]:
+    """Return the identifiers of all images."""
+    from dlc.buildspec.matrix import load_variants
+    from dlc.core.checkout import find_root_or_own, read_tree
+
+    return [variant.id for variant in load_variants(read_tree(find_root_or_own()))]
+
+
+def list_jobs() -> list[str]:
+    """Return the names of the jobs that run, and of those that left their lines here."""
+    from dlc.cli.run_job import CLAIMS
+    from dlc.core.environment import cache_folder
+    from dlc.jobs.run.job_folder import RESULTS
+    from dlc.jobs.run.known_jobs import LOG, read_claims
+
+    running = [job.id for job in read_claims(cache_folder() / CLAIMS)]
+    return sorted({*running, *(path.parent.name for path in Path(RESULTS).glob(f"*/{LOG}"))})

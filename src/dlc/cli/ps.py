@@ -1,0 +1,82 @@
+"""`dlc ps`: the jobs that run on this machine, and what the engine says of their hosts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from dlc.cli.arguments import add_json, print_json, terminal_columns
+from dlc.cli.run_job import CLAIMS
+from dlc.core.environment import cache_folder
+from dlc.core.errors import EngineError, ProcessError
+from dlc.core.text import format_table
+from dlc.engine.connection import Engine, find_engine
+from dlc.jobs.run.known_jobs import KnownJob, list_jobs
+
+HELP = "list the jobs that run on this machine, in the background too"
+EXAMPLE = "dlc ps --json"
+HEADS = ("JOB", "STATE", "HOSTS", "SINCE", "IMAGE")
+# Seconds of each unit, the largest first.
+UNITS = {"d": 86400, "h": 3600, "min": 60}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --json."""
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a line for each job."""
+    engine = _find_engine()
+    try:
+        jobs = list_jobs(cache_folder() / CLAIMS, engine)
+    except (EngineError, ProcessError) as error:
+        _say_without_hosts(error)
+        jobs = list_jobs(cache_folder() / CLAIMS, None)
+    if args.json:
+        print_json([{**asdict(job), "log": str(job.log) if job.log else None} for job in jobs])
+    elif jobs:
+        print(as_text(jobs, datetime.now(UTC)))
+    else:
+        print("no job runs", file=sys.stderr)
+    return 0
+
+
+def _find_engine() -> Engine | None:
+    """Return the engine that answers; without one the claims tell of the jobs."""
+    try:
+        return find_engine()
+    except (EngineError, ProcessError) as error:
+        _say_without_hosts(error)
+        return None
+
+
+def _say_without_hosts(error: Exception) -> None:
+    print(f"dlc: nothing is known of the hosts: {error}", file=sys.stderr)
+
+
+def as_text(jobs: Sequence[KnownJob], now: datetime) -> str:
+    """Return a line for each job."""
+    rows = [(job.id, job.state, _count_hosts(job), _format_age(job, now), job.image or "?") for job in jobs]
+    return format_table(HEADS, rows, terminal_columns())
+
+
+def _count_hosts(job: KnownJob) -> str:
+    """Return `2 running`, or `1 exited, 1 running`."""
+    if job.hosts is None:
+        return "?"
+    counts = Counter(job.hosts.values())
+    return ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none yet"
+
+
+def _format_age(job: KnownJob, now: datetime) -> str:
+    """Return how long a job runs, in its largest unit: `3 min`."""
+    if not job.started:
+        return "?"
+    seconds = max(int((now - datetime.fromisoformat(job.started)).total_seconds()), 0)
+    unit = next((unit for unit, size in UNITS.items() if seconds >= size), "s")
+    return f"{seconds // UNITS.get(unit, 1)} {unit}"

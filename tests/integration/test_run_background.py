@@ -1,0 +1,129 @@
+"""Jobs in the background and shells, with real containers: what a user types into a terminal reaches them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc.core.checkout import find_root
+from dlc.core.labels import JOB
+from dlc.jobs.run.lifecycle import remove_containers
+from harness.dlc_run import left
+from harness.engine import CALM_OPTIONS, HANG_BOUND, connect, docker
+from harness.images import Image
+from harness.toy import command, environment
+
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
+
+SAVE = Path(__file__).parent / "scripts/save_on_sigterm.py"
+NAME = f"test-in-the-background-{os.getpid()}"
+
+
+class Dlc:
+    """dlc, called in one folder with a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = environment(DLC_CACHE_DIR=str(folder / "cache"), PYTHONPATH=str(find_root() / "src"))
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(*words), cwd=self.folder, env=self.settings, capture_output=True, text=True,
+            timeout=HANG_BOUND, check=False,
+        )  # fmt: skip
+
+    def typed(self, *words: str, text: str) -> str:
+        """What a terminal shows of a command into which somebody types `text`, until it ends."""
+        master, slave = pty.openpty()
+        child = subprocess.Popen(command(*words), cwd=self.folder, env=self.settings, stdin=slave, stdout=slave,
+                                 stderr=slave, start_new_session=True)  # fmt: skip
+        os.close(slave)
+        os.write(master, text.encode())
+        shown = b""
+        while True:
+            try:
+                shown += os.read(master, 65536)
+            except OSError:  # the other side is closed
+                break
+        child.wait(HANG_BOUND)
+        os.close(master)
+        return shown.decode(errors="replace")
+
+
+@pytest.fixture
+def dlc(tmp_path: Path) -> Iterator[Dlc]:
+    (tmp_path / "train.py").write_text(SAVE.read_text())
+    yield Dlc(tmp_path)
+    remove_containers(connect(), NAME)
+
+
+@pytest.mark.core
+def test_a_job_of_the_background_is_read_entered_and_stopped(image: Image, dlc: Dlc) -> None:
+    words = (image.ref, "train.py", "--hosts", "2", "--detach", "--name", NAME, *CALM_OPTIONS)
+    started = dlc("run", *words, "--", "--any", "5")
+    assert (started.returncode, started.stdout) == (0, f"{NAME}\n"), started.stderr
+    deadline = time.monotonic() + HANG_BOUND
+    while dlc("logs", NAME).stdout.count("ready to be stopped") < 2:
+        assert time.monotonic() < deadline, dlc("logs", NAME)
+    [job] = [job for job in json.loads(dlc("ps", "--json").stdout) if job["id"] == NAME]
+    assert (job["state"], job["hosts"]) == ("runs", {"algo-1": "running", "algo-2": "running"})
+    shown = dlc.typed("exec", NAME, "algo-2", text="hostname; echo $((6 * 7)); python --version; exit\n")
+    assert re.search(r"(?s)algo-2.*\b42\b.*Python 3\.", shown), shown
+    processes = dlc("exec", NAME, "--", "sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline")
+    assert "train --any 5" in processes.stdout, processes.stderr
+    stopped = dlc("stop", NAME)
+    assert stopped.returncode == 0, stopped.stderr
+    assert (dlc.folder / "dlc-jobs" / NAME / "model/saved-on-signal").is_file()
+    assert not [
+        *left("ps", "--all", job=NAME),
+        *left("network", "ls", job=NAME),
+        *(dlc.folder / "cache/jobs").iterdir(),
+    ]
+    assert f"job {NAME} has ended: algo-1 0, algo-2 0" in dlc("logs", NAME, "-f").stdout
+    cleaned = dlc("clean", "--jobs", "--yes")
+    assert (cleaned.returncode, (dlc.folder / "dlc-jobs").exists()) == (0, False), cleaned.stderr
+
+
+def test_the_lines_of_a_job_of_another_terminal_come_from_its_containers(image: Image, dlc: Dlc) -> None:
+    words = (image.ref, "train.py", "--hosts", "2", "--name", NAME, *CALM_OPTIONS)
+    with subprocess.Popen(
+        command("run", *words), cwd=dlc.folder, env=dlc.settings, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout
+        while "ready" not in job.stdout.readline():
+            assert job.poll() is None
+        assert "ready to be stopped" in dlc("logs", NAME).stdout
+        assert dlc("stop", NAME).returncode == 0
+        job.communicate(timeout=HANG_BOUND)
+    assert job.returncode == 130
+
+
+@pytest.mark.core
+def test_a_shell_has_this_folder_and_the_images_python(image: Image, dlc: Dlc) -> None:
+    shown = dlc.typed("shell", image.ref, text="pwd; touch written; which python; exit 0\n")
+    assert "/work" in shown
+    assert "/opt/venv/bin/python" in shown
+    assert (dlc.folder / "written").stat().st_uid == os.getuid()
+    done = dlc("shell", image.ref, "--", "python", "-c", "import torch, sys; sys.exit(7)")
+    assert done.returncode == 7, done.stderr
+    assert docker("ps", "--all", "--quiet", "--filter", f"label={JOB}={NAME}").stdout == ""
+
+
+def test_clean_names_images_that_set_made_and_no_others(image: Image, dlc: Dlc) -> None:
+    made = f"{image.ref}-set-0123abcd"
+    docker("tag", image.ref, made)
+    try:
+        found = json.loads(dlc("clean", "--images", "--json").stdout)["images"]
+        assert made in found
+        assert image.ref not in found
+        assert all("-set-" in ref for ref in found)
+    finally:
+        docker("image", "rm", "--no-prune", made)

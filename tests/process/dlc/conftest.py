@@ -1,0 +1,33 @@
+"""An engine of processes: a folder with stand_in_docker.py as the docker client on PATH, and a cache of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc.core.checkout import find_root
+
+ROOT = find_root(Path(__file__))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    client = tmp_path / "bin/docker"
+    client.parent.mkdir()
+    client.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "stand_in_docker.py"} "$@"\n')
+    client.chmod(0o755)
+    (tmp_path / "docker").mkdir()
+    for name, value in {
+        "PATH": f"{client.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"),
+        "STAND_IN_DOCKER": str(tmp_path / "docker"), "DOCKER_HOST": f"unix://{tmp_path}/docker.sock",
+        "DLC_CACHE_DIR": str(tmp_path / "cache"),
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    yield tmp_path
+    for container in (tmp_path / "docker").glob("*.container"):
+        subprocess.run([client, "rm", "--force", "--volumes", container.stem], check=True)

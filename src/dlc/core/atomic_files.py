@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import glob
 import os
 import shutil
 import sys
@@ -46,7 +47,7 @@ def scratch_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
     It is removed after the block, or, if dlc is killed, by the next call.
     """
     home = place or Path(tempfile.gettempdir())
-    _remove_abandoned(home.glob(f"{prefix}*"))
+    _remove_abandoned(home.glob(f"{glob.escape(prefix)}*"))
     with _make_own_folder(home, prefix) as mine:
         yield mine
 

@@ -1,4 +1,4 @@
-"""Makes the bake file of an exported folder: `docker buildx bake` in it takes proxies and indexes from variables. Pure."""
+"""Makes the bake file of an exported folder, which takes proxies and package indexes from variables. Pure."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ HEADING = """\
 # hadolint global ignore=DL3006,DL3022,DL3067
 # {ref}
 # `dlc export` wrote this file; README.md says how to build it, and which arguments and secrets it takes.
+{arguments}
 """
 
 
@@ -49,9 +50,9 @@ def render_dockerfile(plan: Plan, tree: Tree, stamps: Mapping[str, str]) -> str:
     last = find_stage_name(image, tree)
     values = {name: value for target in plan.targets for name, value in target.args.items()}
     values |= {**_make_arguments(plan, tree), "DLC_CONTENT_KEY": image.key}
-    heading = HEADING.format(ref=f"{image.tags[0]}, content key {image.key}")
-    if _is_of_packages(plan):
-        heading += "".join(f"{line}\n" for line in list_global_arguments(read_text(tree, HOST_DOCKERFILE)))
+    heading = HEADING.format(
+        ref=f"{image.tags[0]}, content key {image.key}", arguments=_write_global_arguments(plan, tree)
+    )
     parts = [set_defaults(stage, values).text for stage in order_stages(stages, last)]
     return "\n".join([heading, *parts]) + _write_labels({**image.labels, **stamps})
 
@@ -83,8 +84,7 @@ def _collect_stages(plan: Plan, tree: Tree) -> dict[str, Stage]:
     stages = {stage.name: stage for stage in parse_stages(read_text(tree, HOST_DOCKERFILE))}
     for name, context in _list_contexts(plan.targets):
         if isinstance(context, Image):
-            reference = context.reference + (f"@{context.digest}" if context.digest and not context.local else "")
-            stages[name] = Stage(name, reference, "", "")
+            stages[name] = Stage(name, "${BASE_IMAGE}", "", "")
     needed = [target for target in plan.targets if ROOTFS not in target.id]
     for dockerfile in dict.fromkeys(target.dockerfile for target in needed):
         owners = [target for target in needed if target.dockerfile == dockerfile]
@@ -115,9 +115,16 @@ def _name_context(name: str, context: Context, plan: Plan, tree: Tree) -> str:
     return name
 
 
-def _is_of_packages(plan: Plan) -> bool:
+def is_of_packages(plan: Plan) -> bool:
     """Tell whether the image's Debian is made of packages, and is no base image that the user named."""
     return any(ROOTFS in target.id for target in plan.targets)
+
+
+def _write_global_arguments(plan: Plan, tree: Tree) -> str:
+    """Return the ARG that names the image from which the build begins."""
+    images = {context for _, context in _list_contexts(plan.targets) if isinstance(context, Image)}
+    lines = [f"ARG BASE_IMAGE={context.reference}" for context in images]
+    return "\n".join(lines or list_global_arguments(read_text(tree, HOST_DOCKERFILE)))
 
 
 def _make_arguments(plan: Plan, tree: Tree) -> dict[str, str]:

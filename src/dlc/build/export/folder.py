@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlc.build.export.bake import BAKE_FILE, render_bake
-from dlc.build.export.dockerfile import LOCKS, find_stage_name, list_indexed, render_dockerfile
+from dlc.build.export.dockerfile import LOCKS, find_stage_name, is_of_packages, list_indexed, render_dockerfile
 from dlc.buildspec.lockfile import parse_versions, without_headers
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree, files_below, read_text
@@ -38,8 +38,8 @@ OF_PACKAGES = (
     "Debian is unpacked in `--build-arg DEBIAN_IMAGE=debian:bookworm-slim`; mirrors of it, or a day of "
     "snapshot.debian.org: `--build-arg DEBIAN_MIRROR=...`, `DEBIAN_SECURITY=...`."
 )
-OF_IMAGE = "The base file system is that of `{image}`."
-WITH_BAKE = " `docker buildx bake` does, and takes proxies and indexes from your variables."
+OF_IMAGE = "The base file system is that of `--build-arg BASE_IMAGE={image}`."
+WITH_BAKE = " `docker buildx bake` does so, and takes proxies and indexes from your variables."
 
 
 def list_files(plan: Plan, tree: Tree, stamps: Mapping[str, str], epoch: int, *, bake: bool = False) -> Tree:
@@ -86,14 +86,13 @@ def _write_readme(plan: Plan, tree: Tree, epoch: int, *, bake: bool) -> str:
     image = plan.target(plan.selected[0])
     indexes = {name: index.address for name, (index, _) in list_indexed(plan, tree).items()}
     words = " ".join(f"{name}=ADDRESS" for name in indexes)
-    of_packages = image.labels[labels.OS].startswith("debian-")
     return README.format(
         ref=image.tags[0],
         title=image.labels[labels.TITLE],
         key=image.key,
         label=labels.KEY,
         indexes=INDEXES.format(addresses=", ".join(indexes.values()), words=words) if indexes else "",
-        base=OF_PACKAGES if of_packages else OF_IMAGE.format(image=image.labels[labels.OS]),
+        base=OF_PACKAGES if is_of_packages(plan) else OF_IMAGE.format(image=image.labels[labels.OS]),
         epoch=epoch,
         bake=WITH_BAKE if bake else "",
     )

@@ -1,4 +1,4 @@
-"""build.export.stages: Dockerfiles are read as stages, renamed, and put into an order in which each finds its sources."""
+"""build.export.stages: stages are read, renamed, and put into an order in which each finds what it takes from."""
 
 from __future__ import annotations
 

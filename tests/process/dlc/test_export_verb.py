@@ -119,7 +119,7 @@ def test_a_word_that_is_not_one_image_writes_nothing(
 
 
 def test_a_lock_that_is_missing_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["export", TORCH, str(tmp_path / "there"), "--set", "packages.training=[einops]"]
+    words = ["export", TORCH, str(tmp_path / "there"), "--set", "packages.training=[einops==0.8.1]"]
     assert main(words) == LockError.exit_code
     assert "no lock" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

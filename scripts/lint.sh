@@ -11,7 +11,7 @@ mypy --python-version 3.10 src/dlc_channel
 mypy --python-version 3.10 src/entrypoint
 mypy --python-version 3.10 src/dlc_runtime
 mypy --python-version 3.10 src/dlc_lint
-hadolint docker/*/Dockerfile
-shellcheck -x docker/scripts/*/*.sh scripts/*.sh .ci/run
+hadolint docker/*/Dockerfile docker/export/host.Dockerfile
+shellcheck -x docker/scripts/*/*.sh docker/export/*/*.sh scripts/*.sh .ci/run
 dlc schema --check
 check-jsonschema --schemafile buildspec/buildspec.schema.json buildspec/*/*.yml

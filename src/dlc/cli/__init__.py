@@ -25,6 +25,7 @@ VERBS = {
     "lock": "dlc.cli.lock",
     "update": "dlc.cli.update",
     "build": "dlc.cli.build",
+    "export": "dlc.cli.export",
     "test": "dlc.cli.test",
     # dlc.cli.run is the function below, so the module has another name.
     "run": "dlc.cli.run_job",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import glob
 import os
 import shutil
 import sys
@@ -40,13 +41,13 @@ def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
-    """Make a folder in TMPDIR whose name begins with `prefix`.
+def scratch_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
+    """Make a folder in `place`, or else in TMPDIR, whose name begins with `prefix`.
 
     It is removed after the block, or, if dlc is killed, by the next call.
     """
-    home = Path(tempfile.gettempdir())
-    _remove_abandoned(home.glob(f"{prefix}*"))
+    home = place or Path(tempfile.gettempdir())
+    _remove_abandoned(home.glob(f"{glob.escape(prefix)}*"))
     with _make_own_folder(home, prefix) as mine:
         yield mine
 
@@ -101,8 +102,10 @@ def replace_text(path: Path, content: str) -> None:
 
 
 @contextmanager
-def report_disk_errors(folder: Path) -> Iterator[None]:
+def report_disk_errors(folder: Path, variable: str = " in DLC_CACHE_DIR") -> Iterator[None]:
     """Report an error of the file system in the block as one error that names the folder.
+
+    `variable` says where the user names another folder; it is empty if that is the command line.
 
     Raises DiskError for a full disk and UsageError for a folder that cannot be written.
     """
@@ -115,11 +118,11 @@ def report_disk_errors(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskError(
                 f"{folder}: the disk is full ({error.strerror})",
-                "free space there, or name a folder on another disk in DLC_CACHE_DIR",
+                f"free space there, or name a folder on another disk{variable}",
             ) from None
         raise UsageError(
             f"{folder}: expected a folder that dlc can write, found: {error}",
-            "make it writable, or name another folder in DLC_CACHE_DIR",
+            f"make it writable, or name another folder{variable}",
         ) from None
 
 

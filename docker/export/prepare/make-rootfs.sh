@@ -1,0 +1,57 @@
+#!/bin/sh
+# Makes a minimal Debian below /rootfs, of the versions that /debian/versions.txt records while the mirror has them.
+# usage: make-rootfs.sh SUITE ARGUMENTS MIRROR SECURITY_MIRROR   (ARGUMENTS of mmdebstrap; mirrors are Debian's own if empty)
+set -eu
+suite=$1
+arguments=$2
+mirror=$3
+security=$4
+recorded=/tmp/recorded
+
+if [ "$(dpkg --print-architecture)" != amd64 ]; then
+    echo "this image is for linux/amd64, the build is for $(dpkg --print-architecture): add --platform linux/amd64" >&2
+    exit 64
+fi
+if [ -s /ca/ca.pem ]; then
+    mkdir -p /etc/ssl/certs
+    cp /ca/ca.pem /etc/ssl/certs/ca-certificates.crt
+fi
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C SOURCE_DATE_EPOCH=315532800
+apt-get -q -o Acquire::Retries=3 update
+apt-get -q -o Acquire::Retries=3 -y --no-install-recommends install mmdebstrap
+[ ! -s /ca/ca.pem ] || cp /ca/ca.pem /etc/ssl/certs/ca-certificates.crt
+
+# Above 1000: apt takes the version even if it is older than another.
+sed -e '/^#/d' -e '/^$/d' /debian/versions.txt |
+    awk -F= '{ printf "Package: %s\nPin: version %s\nPin-Priority: 1001\n\n", $1, $2 }' >"$recorded"
+
+# The words of the arguments are separate, and no patterns of files.
+set -f
+# shellcheck disable=SC2086
+set -- $arguments
+set +f
+# mmdebstrap gives the hook its folder.
+# shellcheck disable=SC2016
+set -- "--setup-hook=copy-in $recorded /etc/apt/preferences.d" '--customize-hook=rm "$1/etc/apt/preferences.d/recorded"' \
+    "$@" "$suite" /tmp/rootfs.tar
+if [ -n "$mirror$security" ]; then
+    mirror=${mirror:-http://deb.debian.org/debian}
+    security=${security:-http://security.debian.org/debian-security}
+    # The lists of a day that is past are out of date.
+    case $mirror$security in
+        *snapshot*) options='[check-valid-until=no] ' ;;
+        *) options= ;;
+    esac
+    set -- "$@" "deb $options$mirror $suite main" "deb $options$mirror $suite-updates main" \
+        "deb $options$security $suite-security main"
+fi
+mmdebstrap "$@"
+
+mkdir /rootfs
+# A builder without rights of its own can make no devices; containers get theirs from the engine.
+if mknod /tmp/device c 1 3 2>/dev/null; then
+    tar -x --numeric-owner -f /tmp/rootfs.tar -C /rootfs
+else
+    tar -x --numeric-owner -f /tmp/rootfs.tar -C /rootfs --exclude='./dev/*'
+fi
+rm -f /tmp/rootfs.tar /tmp/device

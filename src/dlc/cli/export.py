@@ -1,0 +1,73 @@
+"""`dlc export`: writes a folder that `docker build` alone turns into an image."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlc.cli.arguments import add_set, warn_of_end
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlc.buildspec.variant import Variant
+    from dlc.core.checkout import Tree
+
+HELP = "write a folder that plain `docker build` turns into an image, without dlc"
+EXAMPLE = "dlc export pytorch-2.13-training-cpu-py311 pytorch-image"
+INTERMIXED = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ID, DIR, --base-image, --bake, --set."""
+    parser.add_argument("image", metavar="ID", help="an image identifier, or a glob that selects one")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder to write: a new or an empty one")
+    parser.add_argument(
+        "--base-image", metavar="REF", default="",
+        help="begin from this image of Debian or Ubuntu, not from Debian packages; as --set base.image=REF",
+    )  # fmt: skip
+    parser.add_argument("--bake", action="store_true", help="write a docker-bake.json too, for docker buildx bake")
+    add_set(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan the image, render its folder, write it whole or not at all."""
+    from datetime import UTC, datetime
+
+    from dlc.build.buildx import read_revision
+    from dlc.build.export import folder, writer
+    from dlc.core import labels
+    from dlc.core.checkout import find_root, read_tree
+    from dlc.core.environment import user_path
+    from dlc.plan.plan import plan_variants
+
+    target = user_path(str(args.folder)).absolute()
+    writer.require_new_folder(target)
+    root = find_root()
+    tree = read_tree(root)
+    sets = [*args.sets, *([f"base.image={args.base_image}"] if args.base_image else [])]
+    variant = select_one(tree, args.image, sets)
+    plan = plan_variants([variant], tree, [args.image], sets)
+    warn_of_end([variant])
+    revision, epoch = read_revision(root)
+    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamps = {labels.CREATED: created, labels.REVISION: revision}
+    files = folder.list_files(plan, tree, stamps, epoch, bake=args.bake)
+    writer.write_folder(files, target)
+    print(f"{args.folder}  {variant.ref}  content key {plan.target(variant.id).key[:12]}")
+    print(f"next: docker build -t {variant.ref} {shlex.quote(str(args.folder))}")
+    return 0
+
+
+def select_one(tree: Tree, word: str, sets: Sequence[str]) -> Variant:
+    """Return the one image that a word selects. Raises SelectorError for none, UsageError for several."""
+    from dlc.buildspec.matrix import load_variants
+    from dlc.core.errors import UsageError
+
+    found = load_variants(tree, [word], sets)
+    if len(found) > 1:
+        names = ", ".join(variant.id for variant in found)
+        raise UsageError(f"{word}: expected one image, found {len(found)}: {names}", "name one of them")
+    return found[0]

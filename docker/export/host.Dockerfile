@@ -35,6 +35,7 @@ COPY debian /
 FROM rootfs AS sources
 COPY launcher /sources/launcher
 COPY library /sources/library
+COPY channel /sources/channel
 RUN chmod -R u=rwX,go=rX /sources
 
 FROM scratch AS entrypoint
@@ -42,6 +43,9 @@ COPY --from=sources /sources/launcher /
 
 FROM scratch AS runtime
 COPY --from=sources /sources/library /
+
+FROM scratch AS channel
+COPY --from=sources /sources/channel /
 
 # Where files are downloaded by their hashes.
 FROM tools-rootfs AS downloads

@@ -64,7 +64,7 @@ def test_the_folder_is_whole_and_the_next_command_is_said(tmp_path: Path, capsys
     assert f"next: docker build -t dlc/pytorch:2.13-training-cpu-py311 '{folder}'\n" in said
     assert {path.name for path in folder.iterdir()} == {
         *("Dockerfile", "README.md", "docker-bake.json"),
-        *("debian", "launcher", "library", "locks", "own", "prepare", "scripts"),
+        *("channel", "debian", "launcher", "library", "locks", "own", "prepare", "scripts"),
     }
     assert os.access(folder / "scripts/os-packages/install.sh", os.X_OK)
     assert [path.name for path in tmp_path.iterdir()] == ["my image"]

@@ -197,5 +197,6 @@ def test_a_namespace_of_the_verb_has_all_that_a_job_needs() -> None:
 
     parser = argparse.ArgumentParser()
     tune_batch.add_arguments(parser)
-    options = run_job.read_options(parser.parse_args(["id", "train.py", "--hp-name", "b", "--memory", "1g"]))
+    args = parser.parse_args(["id", "train.py", "--hp-name", "b", "--memory", "1g"], argparse.Namespace(arguments=None))
+    options = run_job.read_options(args)
     assert (options.script, options.memory) == ("train.py", ["1g"])

@@ -12,7 +12,7 @@ from dlc.core.checkout import SourceFile, Tree, files_below, read_text
 from dlc.core.errors import HostError
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
-from dlc.plan.targets import ENTRYPOINT, RUNTIME, SCRIPTS, UV
+from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV
 
 PREPARE = "docker/export/prepare"
 UV_LOCK = f"{PREPARE}/uv.txt"
@@ -68,7 +68,7 @@ def _list_folders(plan: Plan) -> dict[str, str]:
     """Map each folder to the one of the repository that it is a copy of."""
     image = plan.target(plan.selected[0])
     folders = {LOCKS: image.context, "scripts": SCRIPTS, "launcher": ENTRYPOINT, "library": RUNTIME,
-               "debian": image.contexts["debian"], "prepare": Repo(PREPARE)}  # fmt: skip
+               "channel": CHANNEL, "debian": image.contexts["debian"], "prepare": Repo(PREPARE)}  # fmt: skip
     return {name: context.folder for name, context in folders.items() if isinstance(context, Repo)}
 
 

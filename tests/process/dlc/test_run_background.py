@@ -1,6 +1,6 @@
 """Jobs in the background: started, listed, read, entered, stopped; their dlc does what one on a terminal does.
 
-Containers are processes here (stand_in_docker.py); tests/integration/test_run_background.py has real ones.
+Containers are processes here (stand_in_docker.py); tests/integration/test_run_detached.py has real ones.
 """
 
 from __future__ import annotations

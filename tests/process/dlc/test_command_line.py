@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 NEEDS_A_CHECKOUT = {
     "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH],
     "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
-    "push": [TORCH, "--to", "localhost:1"], "verify-reproducible": [TORCH],
+    "push": [TORCH, "--to", "localhost:1"], "export": [TORCH, "folder"], "verify-reproducible": [TORCH],
     "advise": ["--measured", "p4d.24xlarge=192"],
     "run": [TORCH, "train.py"], "tune-batch": [TORCH, "train.py", "--hp-name", "batch"],
 }  # fmt: skip

@@ -334,7 +334,7 @@ def test_without_time_each_model_is_trained_once_of_each_kind(
     assert [(run["case"][-4:].strip(), run["kind"]) for run in written["trainings"]] == [
         *(("bert", kind) for kind in kinds), *(("gpt", kind) for kind in kinds)
     ]  # fmt: skip
-    assert "| 0.200 | at most 0.30: met | 1 |" in capsys.readouterr().out
+    assert "| 0.200 | at most 0.20: met | 1 |" in capsys.readouterr().out
 
 
 def test_a_run_compares_eager_cold_and_warm_and_tells_of_a_model_that_failed(

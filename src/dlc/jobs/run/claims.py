@@ -61,7 +61,7 @@ def claim_job(
         try_lock(descriptor)
     claim = Claim(path, engine)
     try:
-        os.write(descriptor, f"{engine.address or ''}\n{json.dumps(facts)}\n".encode())
+        os.write(descriptor, f"{engine.address or ''}\n{json.dumps(dict(facts))}\n".encode())
         yield claim
         if not claim.left:
             path.unlink(missing_ok=True)

@@ -153,8 +153,10 @@ def test_a_rank_that_hears_nothing_of_the_others_trains_on_eager(runner: Runner)
 def test_what_scripts_keep_does_not_change_under_them(runner: Runner) -> None:
     """A way that writes over what it returned, as CUDA graphs do: the script names what is kept, in 16 scripts."""
     run = runner.both("keeps_outputs.py", weights=1e-6)
-    others = [text for text in run.report["warnings"] if "the hooks of self.body.1 are not those" not in text]
-    assert run.report["fallbacks"] == others == []  # a hook that comes late compiles again
+    assert run.report["fallbacks"] == []
+    # A hook that comes late, and a list that grows, compile again.
+    again = ("the hooks of self.body.1 are not those", "the number of elements in self.sums is not")
+    assert [text for text in run.report["warnings"] if not any(words in text for words in again)] == []
     assert len(run.report["modules"]) == 16
     assert run.report["steps"]["after"]["steps"] >= 16 * 5
 

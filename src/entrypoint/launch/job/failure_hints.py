@@ -76,7 +76,7 @@ _REFUSED = (
     r"|Unknown command line flag|FATAL Flags parsing error"
     r"|Error: (No such option|Got unexpected extra argument|Option )"
 )
-# The option that they do not know. Where their first word is a value such as True, its option is known.
+# The option that they do not know. If their first word is a value such as True, its option is known.
 _UNKNOWN = r"(?:unrecognized arguments: (?=-)|Unknown command line flag '|[Nn]o such option:? '?)(-{0,2}[A-Za-z][\w-]*)"
 # Parsers that are not the script's: a hyperparameter never reaches them.
 _NOT_THE_SCRIPT = r"^(torchrun|accelerate|deepspeed|horovodrun)\b"

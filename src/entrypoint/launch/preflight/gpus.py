@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # For nvidia-smi, which waits for a driver that hangs
 SECONDS = 3.0
-# Seconds from its kill to its end
-ENDS = 1.0
+# From its kill to its end
+ENDS_SECONDS = 1.0
 # Drivers before 510 do not know the last one
 FIELDS = ("name", "memory.total", "driver_version", "compute_cap")
 
@@ -123,7 +123,7 @@ def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
         child.kill()
         # One that the driver holds ends later
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(ENDS)
+            child.wait(ENDS_SECONDS)
         if child.stdout:
             child.stdout.close()
         return ""

@@ -336,7 +336,7 @@ class Coordinator(threading.Thread):
             probe.advance(now)
             if probe.is_gone:
                 self._await_no_more(host)
-                refused_for = f"refused for {failure_detector.GONE_AFTER_SECONDS:g} s"
+                refused_for = f"refused for {failure_detector.GONE_SECONDS:g} s"
                 self.membership.note_lost(host, f"{probe.how}, and its launcher is gone: {refused_for}")
 
     def _await_no_more(self, host: str) -> None:

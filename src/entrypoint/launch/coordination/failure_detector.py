@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # Of nothing but refusals, after which a launcher is given up
-GONE_AFTER_SECONDS = 10.0
+GONE_SECONDS = 10.0
 # Between two refusals that count; after a longer gap this process stood still
 LONGEST_GAP_SECONDS = 2.0
 PROBE_INTERVAL_SECONDS = 0.5
@@ -96,7 +96,7 @@ class RefusedStreak:
     @property
     def is_long_enough(self) -> bool:
         """Return whether the launcher is gone."""
-        return self._seconds >= GONE_AFTER_SECONDS
+        return self._seconds >= GONE_SECONDS
 
 
 class LivenessPort:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 0.2
 # For one attempt
-CONNECT_SECONDS = 5.0
+DIAL_SECONDS = 5.0
 # For the coordinator to answer a failure
 NEWS_SECONDS = 10.0
 # For the coordinator to prove that it is one
 HELLO_SECONDS = 5.0
 # For which one attempt may keep the thread busy
-ATTEMPT_SECONDS = CONNECT_SECONDS + 1.0
+TRY_SECONDS = DIAL_SECONDS + 1.0
 
 
 class Member:
@@ -219,13 +219,13 @@ class Member:
         """Leave when the coordinator heard all; on the leader, when all heard the end. Soon, unless all is well."""
         self.close_probe_listener()
         is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
-        patience = max(CONNECT_SECONDS, self.config.heartbeat if is_well else 0.0)
+        patience = max(DIAL_SECONDS, self.config.heartbeat if is_well else 0.0)
         self._leave_at = time.monotonic() + (0 if self.leader.why_unreachable else patience)
         os.write(self._wake_write, b"x")
-        while self._thread.is_alive() and time.monotonic() < self._leave_at + CONNECT_SECONDS + 1:
+        while self._thread.is_alive() and time.monotonic() < self._leave_at + DIAL_SECONDS + 1:
             self._thread.join(RETRY_SECONDS)
             if signals.received():
-                self._leave_at = min(self._leave_at, time.monotonic() + CONNECT_SECONDS)
+                self._leave_at = min(self._leave_at, time.monotonic() + DIAL_SECONDS)
         if self._coordinator:
             self._coordinator.close(*([] if linger is None else [linger]))
         self._signals.take()
@@ -270,9 +270,9 @@ class Member:
     def _connect(self) -> Channel:
         if self.config.is_leader:
             address = (self.own_addresses or (host_addresses.LOOPBACK,))[0]
-            sock = socket.create_connection((address, self.config.port), CONNECT_SECONDS)
+            sock = socket.create_connection((address, self.config.port), DIAL_SECONDS)
         else:
-            sock = self.leader.connect(self.config.host, CONNECT_SECONDS)
+            sock = self.leader.connect(self.config.host, DIAL_SECONDS)
         self._refused.reset()
         channel = group_channel(sock, self.config.key, False, self.config.host)
         join = {"kind": "join", "host": self.config.host, "instance": self._instance, "hub": self._coordinator_id}
@@ -292,7 +292,7 @@ class Member:
             self._refused.add(time.monotonic())
         else:
             self._refused.reset()
-        self._heartbeat_timer.forgive_pause(time.monotonic(), busy=ATTEMPT_SECONDS)
+        self._heartbeat_timer.forgive_pause(time.monotonic(), busy=TRY_SECONDS)
         worked = bool(self._coordinator_id) and channel is not None and channel.is_open and not self._state.get("end")
         self._is_lost = self._is_lost or worked
         if not self._coordinator_id or not (self._heartbeat_timer.is_expired or self._refused.is_long_enough):
@@ -305,7 +305,7 @@ class Member:
         else:
             is_gone = self._refused.is_long_enough
             last = f"{failure_detector.describe_silence(self.config.heartbeat)}; the last attempt to connect: {how}"
-            how = f"{how} for {failure_detector.GONE_AFTER_SECONDS:g} s, its launcher is gone" if is_gone else last
+            how = f"{how} for {failure_detector.GONE_SECONDS:g} s, its launcher is gone" if is_gone else last
             self._how_lost = f"which leads the group, vanished: {how}"
             cause = f"{self.config.rules.leader}, {self._how_lost}"
             self._set_end(GroupEnd(False, UNAVAILABLE, self.config.rules.leader, cause))
@@ -314,7 +314,7 @@ class Member:
         heartbeat = self.config.heartbeat
         interval, quiet = failure_detector.beat_interval(heartbeat), failure_detector.quiet_bound(heartbeat)
         next_beat = time.monotonic()
-        self._heartbeat_timer.forgive_pause(next_beat, busy=ATTEMPT_SECONDS)
+        self._heartbeat_timer.forgive_pause(next_beat, busy=TRY_SECONDS)
         while self.end is None and not self._may_leave:
             patience = interval if channel.is_open else min(interval, RETRY_SECONDS)
             self._wait(channel, self._signals.limit_wait(patience))

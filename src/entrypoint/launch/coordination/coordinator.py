@@ -328,10 +328,7 @@ class Coordinator(threading.Thread):
                 self.membership.note_lost(host, probe.how)
 
     def _look_for_the_gone(self, now: float) -> None:
-        """Give up hosts that are away if their machine says that their launcher has ended.
-
-        If many hosts are away at once, the network is to blame: then only some are asked.
-        """
+        """Give up hosts whose machine says that their launcher has ended. If many are away, the network is to blame."""
         for host, probe in list(self._away.items())[:MOST_PROBES]:
             probe.advance(now)
             if probe.is_gone:

@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 
 
 RETRY_SECONDS = 0.2
-# For one attempt
-DIAL_SECONDS = 5.0
+DIAL_SECONDS = 5.0  # for one attempt
 # For the coordinator to answer a failure
 NEWS_SECONDS = 10.0
 # For the coordinator to prove that it is one
 HELLO_SECONDS = 5.0
-# For which one attempt may keep the thread busy
-TRY_SECONDS = DIAL_SECONDS + 1.0
+TRY_SECONDS = DIAL_SECONDS + 1.0  # for which one attempt may keep the thread busy
 
 
 class Member:
@@ -47,8 +45,7 @@ class Member:
         self.missing: list[str] = []  # whom the coordinator still waits for, to join or to be ready
         self.missing_count = 0
         self.leader = CoordinatorAddress(config.rules.leader, config.port, config.heartbeat)
-        # Where this host listens, if it is the leader
-        self.own_addresses: tuple[str, ...] = ()
+        self.own_addresses: tuple[str, ...] = ()  # where this host listens, if it is the leader
         self.probe_listener: ProbeListener | None = None  # open until all hosts are ready
         self.end: GroupEnd | None = None
         self.generation = 0  # of the processes that run here

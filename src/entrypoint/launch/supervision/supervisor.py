@@ -24,23 +24,17 @@ if TYPE_CHECKING:
     from launch.supervision.hang import Watchdog
 
 
-# What SIGKILL does not end in this time hangs in the kernel
-KILL_SECONDS = 10.0
-# To hear from the group, when we failed, which host failed first
-GROUP_SECONDS = 2.0
+KILL_SECONDS = 10.0  # what SIGKILL does not end hangs in the kernel
+GROUP_SECONDS = 2.0  # to hear from the group, when we failed, which host failed first
 # From SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
 LAST_CHANCE_SECONDS = 2.0
-# For a slow reader at the end
-OUTPUT_SECONDS = 60.0
-# Between rounds of SIGKILL
+OUTPUT_SECONDS = 60.0  # for a slow reader at the end
 KILL_INTERVAL_SECONDS = 0.05
-# Between looks at the watches; at the main processes after a stop
-TICK_SECONDS, STOP_TICK_SECONDS = 1.0, 0.1
+# Between looks at the watches; at the main processes after a stop; if only output and signals are awaited
+TICK_SECONDS, STOP_TICK_SECONDS, IDLE_SECONDS = 1.0, 0.1, 60.0
 NOT_SERVED = 69  # EX_UNAVAILABLE: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 TWICE = "SIGINT came twice"
-# For output and signals alone
-IDLE_SECONDS = 60.0
 
 
 def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
@@ -64,8 +58,7 @@ def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) ->
 class Supervisor:
     """The state of one run. It runs until there is a reason to end it, then until `kill_at`, then it kills."""
 
-    # Loaded only if hangs are looked for
-    watchdog: Watchdog | None = None
+    watchdog: Watchdog | None = None  # loaded only if hangs are looked for
 
     def __init__(self, settings: Settings) -> None:
         process_tree.adopt_orphans()

@@ -154,10 +154,10 @@ def probe_port(request: Request, rules: GroupRules) -> int | None:
 
 
 def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
-    """Return what this host's program can say, and where; empty if it need not or cannot.
+    """Return what this host's program can say -> the file that says it; empty if it need not or cannot.
 
-    That others take over from it: with a strategy, outside of its groups. That it serves them: without a strategy,
-    where each host counts until it is known, in a group that is not said to train.
+    With a strategy, a program outside of its groups can say that others may take over from it. Without a strategy each
+    host counts; there a program of a group that is not said to train can say that it only serves the others.
     """
     cluster = request.cluster
     may_serve = not request.strategy and len(cluster.groups) > 1 and cluster.current_group not in request.groups
@@ -182,7 +182,7 @@ def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
 def _check_rendezvous_port(request: Request) -> None:
     """Raise LaunchError if ranks are to meet on this host at a port that is taken: they would try for minutes.
 
-    Where the user has said where they meet it is the user's own.
+    If the user has said where they meet, the port is the user's own.
     """
     strategy = request.strategy.strategy if request.strategy else ""
     if strategy not in RENDEZVOUS_PORTS or request.cluster.current_host != request.hosts[0]:
@@ -194,7 +194,7 @@ def _check_rendezvous_port(request: Request) -> None:
 
 
 def _network_of_group(request: Request, group: Member) -> Network:
-    """Return where the others are reached: by name, or where they came from if a name means nothing."""
+    """Return where the others are reached: by name, or at the address they came from if a name does not resolve."""
     own = request.cluster.current_host
     nameless = host_addresses.find_unresolved(group.facts, rendezvous.RESOLVE_SECONDS)
     others = [host for host in nameless if host != own]

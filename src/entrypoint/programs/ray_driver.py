@@ -17,7 +17,7 @@ LOOK = "look"
 
 
 def look(end: float, hosts: int) -> int:
-    """Be a driver of the cluster until it is complete. A process of its own: what becomes the script never was one."""
+    """Wait as a driver until the cluster is complete. Its process is not the one that becomes the script."""
     ray = importlib.import_module("ray")
     reason: object = "no answer"
     while time.monotonic() < end:

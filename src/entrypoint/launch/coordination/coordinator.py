@@ -184,7 +184,7 @@ class Coordinator(threading.Thread):
 
     def _accept(self, listener: socket.socket) -> None:
         accepted = accept_connection(listener)
-        # One who has proved nothing makes room
+        # No descriptor is left: a connection that has proved nothing makes room
         if accepted is None:
             self._close(self._pending.to_evict())
             return

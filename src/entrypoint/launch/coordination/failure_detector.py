@@ -118,7 +118,7 @@ class LivenessPort:
         return None
 
     def clear(self) -> None:
-        """Hang up on who has come, so that there is room for the next one."""
+        """Close connections that have come, so that there is room for the next one."""
         with contextlib.suppress(OSError):
             while self._socket is not None:
                 self._socket.accept()[0].close()

@@ -140,7 +140,7 @@ def run_on_host(site: ExecSite, host: str, command: str) -> int:
     try:
         while True:
             channel = site.open_channel(_connect(site, host, deadline), is_server=False)
-            # Nobody hears it who has not proved to be of the job
+            # The channel sends it only after the other side has proved that it belongs to the job
             channel.send({"kind": "start", "command": command})
             try:
                 return _converse(channel)

@@ -47,7 +47,7 @@ _ADVICE = (
 
 
 def find_hint(lines: Iterable[str], dialect: str) -> str:
-    """Return the hint that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
+    """Return the hint for a script's last lines, "" if none fits. `dialect`: of the script's arguments."""
     # PyTorch says which rank, too
     words = tuple(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     return hint_for_arguments(words, dialect) or next(

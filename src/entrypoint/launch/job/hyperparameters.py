@@ -139,7 +139,7 @@ def _parse_value(path: str, key: str, value: Any) -> Any:
             return value
     try:
         passable = is_passable(json.dumps(value, ensure_ascii=False))
-        # JSON writes a NUL as \u0000, and a text in which these six characters stand with one more backslash.
+        # JSON writes a NUL as \u0000. If a text itself has these six characters, JSON doubles their backslash.
         passable = passable and "\\u0000" not in json.dumps(value).replace("\\\\", "")
     except (ValueError, RecursionError):
         passable = False

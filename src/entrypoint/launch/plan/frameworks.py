@@ -127,7 +127,7 @@ _MIXED = r"Only instances of `?keras|KerasTensor|Could not interpret (optimizer|
 
 
 def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
-    """Return what to do about a TensorFlow script's last lines, "" for failures of its own. `env`: the script's."""
+    """Return what to do about a TensorFlow script's last lines, "" if no advice fits. `env`: the script's."""
     text = "\n".join(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     for pattern, remedy in _ADVICE:
         if match := re.search(pattern, text, re.MULTILINE):

@@ -92,7 +92,7 @@ def _ask_driver(environ: Mapping[str, str]) -> list[list[str]]:
 
 
 def parse_answer(text: str, fields: int) -> list[list[str]]:
-    """Return the rows of what nvidia-smi printed; its messages are none."""
+    """Return the rows that nvidia-smi printed; its messages have another number of fields."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == fields]
 
@@ -121,7 +121,7 @@ def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
         text = child.communicate(timeout=SECONDS)[0]
     except subprocess.TimeoutExpired:
         child.kill()
-        # One that the driver holds ends later
+        # A process that the driver holds ends later
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(ENDS_SECONDS)
         if child.stdout:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from launch.supervision.output import Console
 
 
-# A marked line: the mark, its stream, what it is, whose it is, a blank, text. A line of a user's never begins with the
-# mark, for a prefix comes first. Before it stands what mpirun adds itself: `[1,3]<stderr>:` with --tag-output.
+# A marked line: the mark, the stream, whether it is a whole line or a part, the rank, a blank, the text. A user's line
+# never begins with the mark, because its prefix comes first. mpirun may add to the front: `[1,3]<stderr>:` with
+# --tag-output.
 _MARK = b"\x1e"
 _STDOUT, _STDERR = b"1", b"2"
 _WHOLE, _PART, _LAST_PART = b".", b"+", b"="

@@ -40,9 +40,9 @@ TWICE = "SIGINT came twice"
 def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
     """Start every process and come back when they and all their descendants have ended.
 
-    What ends the rest, by SIGTERM to every descendant, the grace, SIGKILL: the first failure of an essential process, a
-    hang, the group's end, the end of all essential processes. A stop (a signal, another host's) goes to the main
-    processes alone (stop_targets.py) and ends the rest when these have ended. Without an essential process (a host that
+    The rest is ended (SIGTERM to every descendant, the grace, SIGKILL) after the first failure of an essential process,
+    a hang, the group's end, or the end of all essential processes. A stop (a signal, another host's) goes to the main
+    processes alone (stop_targets.py); the rest is ended when they have ended. Without an essential process (a host that
     serves others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process
     that cannot be started is a failure too (127 or 126, as in shells).
     """

@@ -104,7 +104,7 @@ def _print_waiting(what: str) -> None:
 
 
 def takes_connections(address: str) -> bool:
-    """Tell whether something listens at the address of an engine: one that is silent is busy then, or hangs."""
+    """Tell whether a program listens at the address of an engine. If it does, a silent engine is busy, or hangs."""
     kind, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
     try:

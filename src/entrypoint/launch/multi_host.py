@@ -156,8 +156,8 @@ def probe_port(request: Request, rules: GroupRules) -> int | None:
 def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
     """Return what this host's program can say -> the file that says it; empty if it need not or cannot.
 
-    With a strategy, a program outside of its groups can say that others may take over from it. Without a strategy each
-    host counts; there a program of a group that is not said to train can say that it only serves the others.
+    With a strategy, a program outside of its groups can say that others may take over. Without one each host counts,
+    but a program of a group that is not said to train can say that it only serves.
     """
     cluster = request.cluster
     may_serve = not request.strategy and len(cluster.groups) > 1 and cluster.current_group not in request.groups
@@ -194,7 +194,7 @@ def _check_rendezvous_port(request: Request) -> None:
 
 
 def _network_of_group(request: Request, group: Member) -> Network:
-    """Return where the others are reached: by name, or at the address they came from if a name does not resolve."""
+    """Return where the others are reached: by name, or by address if it does not resolve."""
     own = request.cluster.current_host
     nameless = host_addresses.find_unresolved(group.facts, rendezvous.RESOLVE_SECONDS)
     others = [host for host in nameless if host != own]

@@ -38,7 +38,8 @@ def pythons(python: str, folder: Path) -> Pythons:
     sources = folder / "runtime"
     if not sources.exists():
         sources.mkdir(parents=True)
-        (sources / "dlc_runtime").symlink_to(ROOT / "src/dlc_runtime")
+        for name in ("dlc_runtime", "dlc_channel"):
+            (sources / name).symlink_to(ROOT / "src" / name)
     found = subprocess.run([python, "-c", LIBRARIES], check=True, capture_output=True, text=True).stdout.split()
     packages = "\n".join(dict.fromkeys(found))
     line = PTH.read_text().replace("/opt/dlc/runtime", str(sources))

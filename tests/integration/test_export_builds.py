@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -105,6 +106,14 @@ def configuration(ref: str) -> dict[str, object]:
     config = dict(found["Config"])
     kept = {name: value for name, value in config["Labels"].items() if name not in (labels.CREATED, labels.REVISION)}
     return {name: config[name] for name in ("Env", "Entrypoint", "Cmd", "WorkingDir", "User")} | {"Labels": kept}
+
+
+def test_the_base_file_system_holds_nothing_of_the_host_that_makes_it() -> None:
+    tree = read_tree(find_root())
+    made = rootfs.make_rootfs("bookworm", suites.read_recorded(tree, "bookworm"), cache_folder())
+    with tarfile.open(made / "rootfs.tar") as archive:
+        found = [archive.getmember(f"./etc/{name}") for name in suites.OF_THE_HOST]
+    assert [(member.size, member.mode) for member in found] == [(0, 0o644), (0, 0o644)]
 
 
 @pytest.mark.long

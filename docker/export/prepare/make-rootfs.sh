@@ -25,11 +25,8 @@ apt-get -q -o Acquire::Retries=3 -y --no-install-recommends install mmdebstrap
 sed -e '/^#/d' -e '/^$/d' /debian/versions.txt |
     awk -F= '{ printf "Package: %s\nPin: version %s\nPin-Priority: 1001\n\n", $1, $2 }' >"$recorded"
 
-# The words of the arguments are separate, and no patterns of files.
-set -f
-# shellcheck disable=SC2086
-set -- $arguments
-set +f
+# They are quoted as a shell reads them.
+eval "set -- $arguments"
 # mmdebstrap gives the hook its folder.
 # shellcheck disable=SC2016
 set -- "--setup-hook=copy-in $recorded /etc/apt/preferences.d" '--customize-hook=rm "$1/etc/apt/preferences.d/recorded"' \

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -75,7 +76,7 @@ def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:
 
     `made` is a folder of `make`, whose tar is taken if there is none yet.
     """
-    digest = hashlib.sha256(" ".join(mmdebstrap_command(suite)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(shlex.join(mmdebstrap_command(suite)).encode()).hexdigest()[:12]
     target = cache / "rootfs" / f"tools-{suite}-{digest}"
     if not is_sealed(target / "rootfs.tar"):
         target.mkdir(parents=True, exist_ok=True)

@@ -33,6 +33,9 @@ DPKG_OPTIONS = (
     "path-exclude=/usr/share/lintian/*",
 )
 MERGED_USR_HOOK = "/usr/share/mmdebstrap/hooks/merged-usr"
+# mmdebstrap copies them from the host that it runs on. A container gets its own from the engine, and an image with the
+# host's would be another one on each host.
+OF_THE_HOST = ("hostname", "resolv.conf")
 # No file in the tar has a later time. 1980 is the first year that zip files know.
 EPOCH = 315532800
 
@@ -129,6 +132,7 @@ def mmdebstrap_command(suite: str, packages: Sequence[str] = ()) -> list[str]:
         # Merged from the start: else Debian installs usrmerge to do it, and with it 55 MB of Perl.
         include.append("usr-is-merged")
         options.append(f"--hook-dir={MERGED_USR_HOOK}")
+    options += [f'--customize-hook=install -m 644 /dev/null "$1/etc/{name}"' for name in OF_THE_HOST]
     return ["mmdebstrap", "--variant=minbase", f"--include={','.join(include)}", *options, suite]
 
 
@@ -144,4 +148,4 @@ def pin_arguments(file: Path) -> list[str]:
 def base_recipe(suite: str, recorded: Mapping[str, str]) -> str:
     """Return one line that names all that the tar is made from: the command and the recorded versions."""
     digest = hashlib.sha256(make_preferences(recorded).encode()).hexdigest()[:12]
-    return f"{' '.join(mmdebstrap_command(suite))} # versions {digest}, epoch {EPOCH}"
+    return f"{shlex.join(mmdebstrap_command(suite))} # versions {digest}, epoch {EPOCH}"

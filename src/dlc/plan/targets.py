@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -102,7 +103,7 @@ def _make_tools_rootfs(suite: str) -> Target:
 
     It has the versions that this host has: none of it is in an image.
     """
-    dockerfile = f"# {' '.join(suites.mmdebstrap_command(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    dockerfile = f"# {shlex.join(suites.mmdebstrap_command(suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"tools-rootfs-{suite}", dockerfile, Host(f"tools-rootfs-{suite}"), inline=True)
 
 

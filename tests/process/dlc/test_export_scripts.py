@@ -181,7 +181,7 @@ def make_rootfs(tmp_path: Path, *mirrors: str) -> tuple[list[str], str, str]:
         (programs / name).chmod(0o755)
     (debian / "versions.txt").write_text("# heading\nlibc6=2.36-9\nzlib1g=1:1.2.13\n")
     _, *words = suites.mmdebstrap_command("bookworm")
-    arguments = " ".join(word for word in words if word != "bookworm")
+    arguments = shlex.join(word for word in words if word != "bookworm")
     command = shlex.join(["sh", "/prepare/make-rootfs.sh", "bookworm", arguments, *mirrors])
     command += " && cat /tmp/words && echo = && cat /tmp/kept && echo = && ls /rootfs"
     done = run_step(

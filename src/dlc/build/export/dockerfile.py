@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -134,7 +135,7 @@ def _make_arguments(plan: Plan, tree: Tree) -> dict[str, str]:
         suite = target.id.removeprefix(ROOTFS)
         if suite in suites.SUITES:
             _, *words = suites.mmdebstrap_command(suite)
-            found = {"SUITE": suite, "MMDEBSTRAP": " ".join(word for word in words if word != suite)}
+            found = {"SUITE": suite, "MMDEBSTRAP": shlex.join(word for word in words if word != suite)}
     indexes = {name: index.address for name, (index, _) in list_indexed(plan, tree).items()}
     for name, address in indexes.items():
         _require_reachable(f"indexes.{name}.address", address)

@@ -72,7 +72,7 @@ def variables_table() -> str:
         f"| `{variable.name}` | {variable.when} | {'yes' if variable.user_wins else 'no'} | {variable.why} |"
         for variable in VARIABLES
     ]
-    return "\n".join(["| variable | set | yours wins | why |", "|---|---|---|---|", *rows])
+    return "\n".join(["| variable | set | your value stays | why |", "|---|---|---|---|", *rows])
 
 
 def switches_table() -> str:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 PROTOCOL = b"dlc/2"
-# Bytes of a line from somebody who has not proved anything yet
-MOST_HANDSHAKE = 512
+# Of a line from somebody who has not proved anything yet
+MOST_HANDSHAKE_BYTES = 512
 # Characters of the name that a client gives itself
 MOST_HOST = 253
 READ_BYTES = 1 << 16
 # In which a connection has to prove that it is of this job
 PROOF_SECONDS = 10.0
-# For unproved connections at a time; more where more hosts may come at once
+# For unproved connections at a time; more if more hosts may come at once
 FEWEST_SEATS = 256
 REFUSED = b"refused"
 
@@ -142,9 +142,9 @@ class Channel:
 
     def _shake_hands(self) -> None:
         while not self.is_open:
-            end = self._incoming.find(b"\n", 0, MOST_HANDSHAKE)
+            end = self._incoming.find(b"\n", 0, MOST_HANDSHAKE_BYTES)
             self._require_greeting()
-            if end < 0 and len(self._incoming) >= MOST_HANDSHAKE:
+            if end < 0 and len(self._incoming) >= MOST_HANDSHAKE_BYTES:
                 raise NotOfThisJobError("a line that does not end")
             if end < 0:
                 return

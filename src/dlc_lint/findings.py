@@ -25,7 +25,7 @@ class Edit(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """What a rule yields: the node, what is wrong with it and what to do; edits only where the fix is safe."""
+    """What a rule yields: the node, what is wrong with it and what to do; edits only if the fix is safe."""
 
     node: cst.CSTNode
     message: str

@@ -134,7 +134,7 @@ def _listed(environ: Mapping[str, str]) -> Iterable[Any]:
 
 
 def _addresses(environ: Mapping[str, str], hosts: list[str]) -> Mapping[str, str]:
-    """Host -> address, for hosts whose name does not resolve: the launcher learned it when the hosts met."""
+    """Map hosts to addresses, for hosts whose name does not resolve: the launcher learned it when the hosts met."""
     if len(hosts) == 1:
         return {hosts[0]: ALONE}  # nobody may have given the only host a name that resolves
     known = _parsed(environ, "DLC_HOST_ADDRESSES")
@@ -164,7 +164,7 @@ def _parsed(environ: Mapping[str, str], name: str) -> Any:
 
 
 def tell_launcher(variable: str, what: str) -> None:
-    """Tell it something by making the file that a variable names; nothing where it does not ask."""
+    """Tell the launcher something by making the file that a variable names; nothing if it does not ask."""
     path = os.environ.get(variable)
     if path:
         try:

@@ -7,7 +7,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from launch import signals
 
-# One that is closed would be given to the next pipe that is opened
+# If one of these is closed, the next pipe that is opened would get its number
 for fd in range(3):
     try:
         os.fstat(fd)

@@ -16,8 +16,8 @@ from dlc.engine.questions import ask_engine
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, plan_variants
 
-# So many seconds before a registry is asked again.
-PAUSES = (1.0, 5.0)
+# Before a registry is asked again.
+PAUSES_SECONDS = (1.0, 5.0)
 # What the client says of a registry or a network that may answer in a moment.
 PASSING = re.compile(
     r"(?i)deadline ?exceeded|time(?:d )?out|connection reset|\bEOF\b|temporary failure|server misbehaving"
@@ -52,7 +52,7 @@ def _find_image(reference: str, engine: Engine) -> Image:
         return Image(reference, here.stdout.strip(), local=True)
     words = ("buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", reference)
     there = engine.docker(*words, check=False)
-    for pause in PAUSES:
+    for pause in PAUSES_SECONDS:
         if there.returncode == 0 or not PASSING.search(there.stderr):
             break
         said = last_lines(there.stderr, 1)

@@ -26,7 +26,7 @@ from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
 
 # Local images are stored uncompressed: compression would take most of the build time. The classic store only names what
-# the steps left, the other one writes it twice more.
+# the steps left; the containerd store writes it twice more.
 CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
 CLASSIC_OUTPUT = "type=docker"
 BUILDX = {
@@ -184,7 +184,7 @@ def read_revision(root: Path) -> tuple[str, int]:
 def _last_commit(root: Path) -> tuple[str, str]:
     """Return the commit and its time in seconds; two empty texts if git cannot tell. In a checkout that is a warning.
 
-    As of one that another user owns, where git reads nothing: its configuration may name programs, which git would run.
+    git tells nothing of a checkout that another user owns: its configuration may name programs, which git would run.
     """
     found, said = "", "there is no git on PATH"
     if shutil.which("git"):

@@ -20,8 +20,8 @@ from dlc.plan.contexts import Pinned
 
 # Without a byte for so long, a download has failed.
 SECONDS = 60.0
-# So many seconds before it is tried again.
-PAUSES = (1.0, 5.0)
+# Before it is tried again.
+PAUSES_SECONDS = (1.0, 5.0)
 # For so long another process may fetch.
 OTHER_SECONDS = 3600.0
 BUSY = (http.client.REQUEST_TIMEOUT, http.client.TOO_EARLY, http.client.TOO_MANY_REQUESTS)
@@ -29,8 +29,8 @@ LATER = "run again when it can be reached: the bytes received so far are kept"
 # http.client begins its message so.
 PROXY_REFUSES = "Tunnel connection failed: 4"
 PROXY_REMEDY = "correct HTTPS_PROXY, or name the host in NO_PROXY"
-# Bytes; a kill loses no more.
-CHUNK = 1 << 16
+# A kill loses no more.
+CHUNK_BYTES = 1 << 16
 # The name of every downloaded file in its folder.
 FILE = "file"
 
@@ -73,7 +73,7 @@ class _PassingError(LockError):
 def _download(url: str, part: Path, ca: Path | None) -> None:
     """Download the file into `part`; again after a fault that may pass."""
     context = _make_ssl_context(ca)
-    for pause in PAUSES:
+    for pause in PAUSES_SECONDS:
         try:
             return _download_once(url, part, context)
         except _PassingError as error:
@@ -141,7 +141,7 @@ def _receive(answer: Any, part: Path, mode: str) -> None:
     with report_disk_errors(part.parent):
         file = part.open(mode)
     try:
-        while chunk := answer.read(CHUNK):
+        while chunk := answer.read(CHUNK_BYTES):
             with report_disk_errors(part.parent):
                 file.write(chunk)
     finally:

@@ -97,8 +97,8 @@ def _copy_uv(cache: Path) -> Path:
 def snapshot(files: Tree, cache: Path) -> Path:
     """Make a folder below `cache` with exactly these files (by their path from it), named by their content.
 
-    Edits of the checkout while a build runs do not reach the build. Two builds may want the same folder at once. One
-    that is there is compared with the files, modes included, and made anew if it differs.
+    Edits of the checkout while a build runs do not reach the build. Two builds may want the same folder at once. A
+    folder that is there is compared with the files, modes included, and made again if it differs.
     """
     digest = hashlib.sha256()
     for path, file in sorted(files.items()):

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from packaging.tags import compatible_tags, cpython_tags
 
 from dlc.buildspec.lockfile import parse_entries
-from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
+from dlc.buildspec.variant import IndexedPackages, normal_name
 from dlc.core.atomic_files import draft_folder
 from dlc.core.checkout import Tree, files_below
 from dlc.core.digests import FOLDER_MODE, MODE, hash_file, say_damaged
@@ -128,24 +128,6 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
                 f"  folders: {_own_folders()}",
                 "name its index under `indexes` in the buildspec, or a folder that holds its wheel in UV_FIND_LINKS",
             )
-
-
-def wheel_origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
-    """Map each local version (`torch==2.13.0+cpu`) to the place where these images take it from. Pure.
-
-    The address of the buildspec's index or of the user's mirror, without credentials. It is empty if the buildspec
-    names none: then the user's own folders or indexes must have it. They come first in any case.
-    """
-    found = {}
-    for variant in variants:
-        places = {name: index for index in variant.indexed for name in index.packages}
-        for requirement in (*variant.framework_requirements, *variant.training_requirements):
-            index = places.get(normal_name(requirement))
-            if "+" in requirement:
-                found[requirement] = (
-                    hide_password(resolve_index(index.index, index.address, environment)) if index else ""
-                )
-    return found
 
 
 def list_wheels(folder: Path) -> list[tuple[Path, tuple[str, str]]]:

@@ -38,7 +38,7 @@ class Price(Model):
     source: str = Field(default="", description="a name below `sources`")
 
     @model_validator(mode="after")
-    def _has_an_origin(self) -> Price:
+    def _require_origin(self) -> Price:
         if self.usd != UNKNOWN and not (self.date and self.source):
             raise ValueError("a price with its date and its source")
         return self

@@ -220,7 +220,7 @@ class Settings(Model):
     python: PythonVersion = Field(description="Python of the image, as the suite packages it")
     device: Annotated[str, Field(pattern=DEVICE)] = Field(description="what the framework computes on")
     flavor: Annotated[str, Field(pattern=FLAVOR)] = Field(
-        default="", description="last part of the image's name, where it is another one than the plain image"
+        default="", description="last part of the image's name, if it differs from that of the plain image"
     )
     suites: dict[PythonVersion, Letters] = Field(description="Debian suite that packages each Python")
     base: Base
@@ -289,7 +289,7 @@ class Conditions(Model):
     device: Condition | None = None
     python: Condition | None = None
     eop: DayLimit | None = None
-    unsupported: Condition | None = Field(default=None, description="of the reason; ?* where there must be one")
+    unsupported: Condition | None = Field(default=None, description="of the reason; ?* if there must be one")
     suite: Condition | None = None
     efa: dict[EfaFact, Condition] = Field(default={}, description="of the EFA software's source and version")
     packages: dict[Name, Condition] = Field(default={}, description="of the versions required of these packages")

@@ -121,7 +121,7 @@ class Variant:
     def lock_folder(self) -> str:
         """Return the path of the folder with the locks, which is the build's main context.
 
-        Where --set asks for other packages than the files do, or makes an image of another name, it is a folder of its
+        If --set asks for other packages than the files do, or makes an image of another name, it is a folder of its
         own, which git ignores: the name may be another image's.
         """
         folder = f"docker/{self.header.framework}/locks/{self.id}"

@@ -21,8 +21,8 @@ from isal import igzip_threaded
 LEVEL = 2
 # zstd's own default.
 ZSTD_LEVEL = 3
-# Bytes that a thread compresses at a time; another value gives another digest.
-BLOCK = 1 << 20
+# A thread compresses at a time; another value gives another digest.
+BLOCK_BYTES = 1 << 20
 # A compressed file begins with these bytes.
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 
@@ -85,16 +85,16 @@ def compress_zstd(content: Source, sink: Sink) -> None:
 
 def _write_gzip(content: Source, sink: Sink) -> None:
     with igzip_threaded.open(  # type: ignore[no-untyped-call]
-        sink, "wb", LEVEL, threads=_count_cores(), block_size=BLOCK
+        sink, "wb", LEVEL, threads=_count_cores(), block_size=BLOCK_BYTES
     ) as compressor:
-        while block := content.read(BLOCK):
+        while block := content.read(BLOCK_BYTES):
             compressor.write(block)
 
 
 def _write_zstd(content: Source, sink: Sink) -> None:
     # A single thread too cuts the content into jobs, so the bytes stay the same.
     packing = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_count_cores())
-    packing.copy_stream(cast("IO[bytes]", content), cast("IO[bytes]", sink), read_size=BLOCK)
+    packing.copy_stream(cast("IO[bytes]", content), cast("IO[bytes]", sink), read_size=BLOCK_BYTES)
 
 
 class _Endable:

@@ -29,7 +29,7 @@ OWN_VARIABLES = ("DLC_CACHE_DIR", "DLC_CA_BUNDLE", "DLC_DEBIAN_TRACKER_DUMP", "D
 PLATFORM = "linux/amd64"
 # The names that Docker gives to what the kernel calls machine.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
-# Where an index answers 401, 403 or 407.
+# For an index that answers 401, 403 or 407.
 LOGIN_REMEDY = "give its login in ~/.netrc or in its address, and name it in NO_PROXY if a proxy refuses it"
 # The index's name follows, as in DLC_INDEX_PYTORCH_CPU.
 MIRROR = "DLC_INDEX_"

@@ -25,8 +25,8 @@ from dlc.debian.suites import EPOCH, base_recipe, make_preferences, mmdebstrap_c
 
 BUILD_SECONDS = 900.0
 SCRATCH = "dlc-base-"
-# Bytes: the system unpacked with its packages, and its tar.
-ROOM = 600 * 10**6
+# The system unpacked with its packages, and its tar.
+ROOM_BYTES = 600 * 10**6
 # mmdebstrap mounts /proc, /sys and /dev of this host into what it makes: here in a mount namespace that ends with its
 # last process, and all of these end with dlc, however it ends.
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
@@ -92,9 +92,9 @@ def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:
 def _require_room(cache: Path) -> None:
     for place, variable in ((cache, "DLC_CACHE_DIR"), (Path(tempfile.gettempdir()), "TMPDIR")):
         free = shutil.disk_usage(place).free
-        if free < ROOM:
+        if free < ROOM_BYTES:
             raise DiskError(
-                f"{place}: expected {ROOM / 1e9:g} GB of free space to make the base file system, "
+                f"{place}: expected {ROOM_BYTES / 1e9:g} GB of free space to make the base file system, "
                 f"found {free / 1e9:.1f} GB",
                 f"free space there, or name a folder on another disk in {variable}",
             )

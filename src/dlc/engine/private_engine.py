@@ -32,8 +32,8 @@ LOCK_SECONDS = 300.0
 ANSWER_SECONDS = 5.0
 # For a command of the client alone, whose program may have to be read from a slow disk.
 CLIENT_SECONDS = 60.0
-# Bytes; sun_path holds 108 with the terminator.
-SOCKET_PATH_LIMIT = 100
+# sun_path holds 108 with the terminator.
+SOCKET_PATH_BYTES = 100
 DAEMON_CONFIG = {
     # The classic store: an image is the layers that its steps left. The containerd store writes each of them as a blob
     # and unpacks it again, which takes longer than all steps of a CUDA image.
@@ -158,9 +158,9 @@ class PrivateEngine:
         if os.geteuid() != 0:
             raise EngineError("the private engine needs root", advise_without_engine())
         longest = len(os.fsencode(self.folder / "exec/containerd/containerd.sock.ttrpc"))
-        if longest > SOCKET_PATH_LIMIT:
+        if longest > SOCKET_PATH_BYTES:
             raise EngineError(
-                f"{self.folder}: the path is too long for a socket ({longest} > {SOCKET_PATH_LIMIT} bytes)",
+                f"{self.folder}: the path is too long for a socket ({longest} > {SOCKET_PATH_BYTES} bytes)",
                 "set DLC_ENGINE_DIR to a shorter folder",
             )
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # An engine that builds, prunes or unpacks on a slow disk may need a minute.
 ASK_SECONDS = 180.0
-# So many seconds before a question is asked again that the engine could not answer.
-PAUSES = (1.0, 5.0, 15.0)
+# Before a question is asked again that the engine could not answer.
+PAUSES_SECONDS = (1.0, 5.0, 15.0)
 # Who waits longer is told what for.
 TELL_SECONDS = 10.0
 # Several questions may wait for one engine.
@@ -56,7 +56,7 @@ def ask_engine(engine: Asked, *words: str, seconds: float = ASK_SECONDS) -> Comp
     deadline = time.monotonic() + seconds
     command = f"docker {' '.join(words[:2])}"
     with tell_of_waiting(f"`{command}`"):
-        for pause in (*PAUSES, math.inf):
+        for pause in (*PAUSES_SECONDS, math.inf):
             left = round(max(0.1, deadline - time.monotonic()), 1)
             done = engine.docker(*words, check=False, timeout=left)
             fault = _find_fault(done)
@@ -104,7 +104,7 @@ def _print_waiting(what: str) -> None:
 
 
 def takes_connections(address: str) -> bool:
-    """Tell whether something listens at the address of an engine: one that is silent is busy then, or hangs."""
+    """Tell whether a program listens at the address of an engine. If it does, a silent engine is busy, or hangs."""
     kind, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
     try:

@@ -97,7 +97,7 @@ def _user_name() -> str:
 
 
 def _read_group(number: int) -> tuple[str, Sequence[str]]:
-    """Return name and members of a group; of one that this host does not know those of the group `docker`."""
+    """Return name and members of a group; of the group `docker` if this host does not know the number."""
     with suppress(KeyError, OverflowError):
         found = grp.getgrgid(number)
         return found.gr_name, found.gr_mem

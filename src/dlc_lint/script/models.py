@@ -25,7 +25,7 @@ EAGER_DECORATORS = {
 
 # Of parts of parts of a model.
 MOST_PARTS = 5
-# Methods and functions of which the result is no tensor.
+# Methods and functions that return no tensor.
 NOT_TENSORS = {
     "size", "dim", "item", "tolist", "numel", "nelement", "ndimension", "data_ptr", "element_size", "get_device",
     "is_contiguous", "is_floating_point", "is_complex", "is_cuda", "is_tensor", "stride", "storage", "type", "numpy",

@@ -141,7 +141,8 @@ QUERY = (
     "--format=csv,noheader,nounits",
     "--loop=1",
 )
-ENDS = 5.0  # seconds; only a bound
+# Only a bound
+ENDS_SECONDS = 5.0
 
 
 class Gpus:
@@ -175,8 +176,8 @@ class Gpus:
         if self._child is not None:
             self._child.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(ENDS)
-            self._reader.join(ENDS)
+                self._child.wait(ENDS_SECONDS)
+            self._reader.join(ENDS_SECONDS)
             if self._child.stdout is not None and not self._reader.is_alive():
                 self._child.stdout.close()
 

@@ -41,7 +41,7 @@ class Warmup:
 def keras_warmup(learning_rate: float, steps: int, start: float = 0.0) -> Any:
     """Return the same as a LearningRateSchedule: `optimizer = SGD(keras_warmup(0.8, 500, start=0.125))`.
 
-    `learning_rate` is the full one. A model that was saved with it loads where this module is imported and
+    `learning_rate` is the full one. A model that was saved with it loads if this module is imported and
     `keras_warmup` was called once, since Keras is not imported before.
     """
     return _schedule()(float(learning_rate), Warmup(steps, start).steps, float(start))

@@ -30,8 +30,8 @@ usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/c
 # As in shells
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-# Seconds for telling the other hosts of a stop that came before the group was joined
-STOP_BOUND = 5.0
+# For telling the other hosts of a stop that came before the group was joined
+STOP_SECONDS = 5.0
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -120,7 +120,7 @@ def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.St
     telling = Thread(target=_announce, args=(environ, paths, error), daemon=True)
     telling.start()
     # What was being read when the stop came may hang once more
-    telling.join(STOP_BOUND)
+    telling.join(STOP_SECONDS)
 
 
 def _announce(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from launch.base.paths import Paths
 
 
-# Seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
-HEARTBEAT = 60.0
-# Seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
-JOIN_TIMEOUT = 900.0
+# Of silence, after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
+HEARTBEAT_SECONDS = 60.0
+# For all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
+JOIN_SECONDS = 900.0
 # Strategies below torchrun, whose rendezvous can be elastic
 ELASTIC = ("torchrun", "xla")
 
@@ -94,7 +94,7 @@ def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
 
 
 def preflight_only(request: Request) -> int:
-    """`--preflight`: every host of the job meets the others and prints what does not fit; 0, or 78 for an error."""
+    """Do `--preflight`: every host of the job meets the others and prints what does not fit; 0, or 78 for an error."""
     started = time.monotonic()
     known = {request.cluster.current_host: consistency.host_facts(request)}
     unreached: list[HostFinding] = []
@@ -135,9 +135,9 @@ def _join_hosts(request: Request, rules: GroupRules) -> Member:
     """Join the job's other hosts, and tell them of this one."""
     environ, cluster = request.environ, request.cluster
     own = (cluster.network_interface, probe_port(request, rules), _program_files(request, rules))
-    port, heartbeat = port_of(environ, GROUP_PORT), read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT)
+    port, heartbeat = port_of(environ, GROUP_PORT), read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT_SECONDS)
     config = MemberConfig(cluster.current_host, rules, keys.job_key(environ, rules.hosts), port, heartbeat, *own)
-    timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
+    timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_SECONDS)
     return rendezvous.join(config, consistency.host_facts(request), timeout)
 
 
@@ -154,10 +154,10 @@ def probe_port(request: Request, rules: GroupRules) -> int | None:
 
 
 def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
-    """Return what this host's program can say, and where; empty if it need not or cannot.
+    """Return what this host's program can say -> the file that says it; empty if it need not or cannot.
 
-    That others take over from it: with a strategy, outside of its groups. That it serves them: without a strategy,
-    where each host counts until it is known, in a group that is not said to train.
+    With a strategy, a program outside of its groups can say that others may take over. Without one each host counts,
+    but a program of a group that is not said to train can say that it only serves.
     """
     cluster = request.cluster
     may_serve = not request.strategy and len(cluster.groups) > 1 and cluster.current_group not in request.groups
@@ -182,7 +182,7 @@ def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
 def _check_rendezvous_port(request: Request) -> None:
     """Raise LaunchError if ranks are to meet on this host at a port that is taken: they would try for minutes.
 
-    Where the user has said where they meet it is the user's own.
+    If the user has said where they meet, the port is the user's own.
     """
     strategy = request.strategy.strategy if request.strategy else ""
     if strategy not in RENDEZVOUS_PORTS or request.cluster.current_host != request.hosts[0]:
@@ -194,9 +194,9 @@ def _check_rendezvous_port(request: Request) -> None:
 
 
 def _network_of_group(request: Request, group: Member) -> Network:
-    """Return where the others are reached: by name, or where they came from if a name means nothing."""
+    """Return where the others are reached: by name, or by address if it does not resolve."""
     own = request.cluster.current_host
-    nameless = host_addresses.find_unresolved(group.facts, rendezvous.RESOLVE_BOUND)
+    nameless = host_addresses.find_unresolved(group.facts, rendezvous.RESOLVE_SECONDS)
     others = [host for host in nameless if host != own]
     if others:
         _say(f"{list_hosts(others)} does not resolve; the address it came from is used where that is possible")
@@ -216,14 +216,12 @@ def _say(text: str) -> None:
     print(f"dlc: {text}", file=sys.stderr, flush=True)
 
 
-# Seconds for the others to come and hear it: a busy engine may start them much later
-BOUND = 60.0
-# Seconds where the platform ends this host soon
-STOP_BOUND = 3.0
-# Seconds
-LAST_HEARTBEAT = 5.0
-# Seconds
-LOOK = 0.02
+# For the others to come and hear it: a busy engine may start them much later
+BOUND_SECONDS = 60.0
+# If the platform ends this host soon
+STOP_SECONDS = 3.0
+LAST_HEARTBEAT_SECONDS = 5.0
+LOOK_SECONDS = 0.02
 
 
 def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:
@@ -233,16 +231,16 @@ def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure)
         rules = _rules_or_all(environ, cluster.hosts)
         key = keys.job_key(environ, rules.hosts)
         port = port_of(environ, GROUP_PORT)
-        config = MemberConfig(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
+        config = MemberConfig(cluster.current_host, rules, key, port, LAST_HEARTBEAT_SECONDS, cluster.network_interface)
         if cluster.current_host in rules.hosts:
             _announce(Member(config), failure, _longest_wait(environ))
 
 
 def _longest_wait(environ: Mapping[str, str]) -> float:
     try:
-        return min(BOUND, read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT))
+        return min(BOUND_SECONDS, read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_SECONDS))
     except LaunchError:  # this may be what failed
-        return BOUND
+        return BOUND_SECONDS
 
 
 def _rules_or_all(environ: Mapping[str, str], hosts: tuple[str, ...]) -> GroupRules:
@@ -260,12 +258,12 @@ def _announce(group: Member, failure: Failure, longest: float) -> None:
     group.start(None)
     try:
         group.report(failure._replace(host=group.config.host), STOPPED if was_stopped else FAILED)
-        deadline = time.monotonic() + (STOP_BOUND if was_stopped else longest)
+        deadline = time.monotonic() + (STOP_SECONDS if was_stopped else longest)
         notes = rendezvous.ProgressNotes()
         while not group.is_delivered and not group.leader.why_unreachable and time.monotonic() < deadline:
             if notes.is_due():
                 _say("the other hosts are to hear why this one failed; waiting for them")
-            pause(LOOK)
+            pause(LOOK_SECONDS)
     finally:
         group.close()
 

@@ -23,8 +23,8 @@ from launch.plan.strategies import single
 from launch.preflight import host_checks
 from launch.supervision import failure_report
 from launch.supervision.settings import (
-    END_GRACE,
-    RAY_END_GRACE,
+    END_GRACE_SECONDS,
+    RAY_END_GRACE_SECONDS,
     Settings,
     assumed_grace,
     found_checkpoints,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
-    """Run the job, with `extra` arguments for the script; the exit code of the user's own code where it has one.
+    """Run the job, with `extra` arguments for the script; the exit code of the user's own code if it has one.
 
     Raises LaunchError before anything starts.
     """
@@ -82,13 +82,13 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
 
 def forget_earlier_run(paths: Paths) -> None:
-    """Remove how an earlier run ended, where a container or a folder is used again."""
+    """Remove how an earlier run ended, if a container or a folder is used again."""
     for path in (paths.failure, paths.success):
         _remove_file(path)
 
 
 def _mend_own_name(request: Request) -> str:
-    """Let this host's own names resolve where they do not and the launcher may; what was done, empty for nothing."""
+    """Let this host's own names resolve if they do not and the launcher may; return what was done, if anything."""
     alone = len(request.cluster.hosts) == 1
     named = alone and not request.cluster.is_nameless
     own = [own_name.get_own_name(), *([request.cluster.current_host] if named else [])]
@@ -130,7 +130,7 @@ def _run_settings(request: Request) -> Settings:
         host=request.cluster.current_host,
         stop_grace=limits.stop,
         stop_margin=limits.margin,
-        end_grace=read_seconds(environ, "DLC_END_GRACE", RAY_END_GRACE if is_ray else END_GRACE),
+        end_grace=read_seconds(environ, "DLC_END_GRACE", RAY_END_GRACE_SECONDS if is_ray else END_GRACE_SECONDS),
         hang_timeout=read_seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
         log_folder=request.paths.launcher if read_choice(environ, "DLC_LOGS") else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",

@@ -28,7 +28,7 @@ def index_url(arn: "re.Match[str]") -> str:
 
 
 def main() -> int:
-    """Become pip; one line on stderr where the repository cannot be asked."""
+    """Become pip; one line on stderr if the repository cannot be asked."""
     arn = ARN.fullmatch(sys.argv[1])
     if arn is None:
         print(f"dlc: CA_REPOSITORY_ARN: {sys.argv[1]} is not the ARN of a CodeArtifact repository", file=sys.stderr)

@@ -3,7 +3,7 @@
 GET /scope/key (404 until it is there), PUT /scope/key, DELETE /scope/rank ("I am connected"). When all ranks of a
 scope have said so its keys are dropped, so that hvd.init() after hvd.shutdown() meets no stale address.
 
-Horovod's client proves nothing. Where DLC_RENDEZVOUS_SECRET is set every path has to begin with that secret, which
+Horovod's client proves nothing. If DLC_RENDEZVOUS_SECRET is set, every path has to begin with that secret, which
 the launcher puts into the address that the ranks are given; all else is answered with 403.
 Usage: horovod_rendezvous.py PORT SIZE LOCAL_SIZE CROSS_SIZE [ADDRESS...]     no address: every one of this machine
 """
@@ -15,16 +15,16 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Bytes; a rank's address is a few hundred
-LONGEST_VALUE = 1 << 16
+# A rank's address is a few hundred
+LONGEST_VALUE_BYTES = 1 << 16
 # In a scope; each pair of ranks may have one
 MOST_KEYS_PER_RANK = 64
 # The three that there always are, and those of process sets
 MOST_SCOPES = 1024
 # Characters
 LONGEST_PATH = 1024
-# Seconds for a client to say what it wants
-REQUEST_BOUND = 30
+# For a client to say what it wants
+REQUEST_SECONDS = 30
 
 
 class FullError(Exception):
@@ -71,7 +71,7 @@ class Store:
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on one address; on every one, IPv6 too where the machine has it, without it."""
+    """Listens on one address; without one on all of them, IPv6 too if the machine has it."""
 
     daemon_threads = True
     # Every rank of the job may come at once
@@ -101,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request of one rank."""
 
     server: Server
-    timeout = REQUEST_BOUND
+    timeout = REQUEST_SECONDS
 
     def do_GET(self) -> None:
         address = self._address()
@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
         address, length = self._address(), self.headers.get("Content-Length", "")
         if not address:
             return
-        if not (length.isascii() and length.isdigit() and int(length) <= LONGEST_VALUE):
+        if not (length.isascii() and length.isdigit() and int(length) <= LONGEST_VALUE_BYTES):
             self._answer(413)
             return
         try:

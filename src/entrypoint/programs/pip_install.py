@@ -59,7 +59,7 @@ class Output:
 
 
 def _take_turns() -> None:
-    """Wait for another pip of this environment: where each rank has a launcher, they all install at once."""
+    """Wait for another pip of this environment: if each rank has a launcher, they all install at once."""
     with contextlib.suppress(OSError):
         # Given back when this process ends
         fcntl.flock(os.open(sys.prefix, os.O_RDONLY), fcntl.LOCK_EX)
@@ -88,7 +88,7 @@ def _say_what_is_replaced(before: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Run pip; its reason and EX_UNAVAILABLE where it fails. A SIGINT ends us as a signal, when pip has cleaned up."""
+    """Run pip; tell its reason and return EX_UNAVAILABLE if it fails. A SIGINT ends us too, when pip has cleaned up."""
     output = Output(sys.stdout)
     sys.stdout = output
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

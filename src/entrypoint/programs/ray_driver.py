@@ -9,15 +9,15 @@ import subprocess
 import sys
 import time
 
-# Seconds between two looks
-PAUSE = 0.2
+# Between two looks
+PAUSE_SECONDS = 0.2
 # EX_UNAVAILABLE of sysexits.h
 UNAVAILABLE = 69
 LOOK = "look"
 
 
 def look(end: float, hosts: int) -> int:
-    """Be a driver of the cluster until it is complete. A process of its own: what becomes the script never was one."""
+    """Wait as a driver until the cluster is complete. Its process is not the one that becomes the script."""
     ray = importlib.import_module("ray")
     reason: object = "no answer"
     while time.monotonic() < end:
@@ -31,7 +31,7 @@ def look(end: float, hosts: int) -> int:
             reason = f"{here} of {hosts} hosts have joined"
         except Exception as error:  # whatever Ray raises while the head is not there yet
             reason = error
-        time.sleep(PAUSE)
+        time.sleep(PAUSE_SECONDS)
     print(f"dlc: the Ray cluster at {os.environ.get('RAY_ADDRESS')} is not complete: {reason}", file=sys.stderr)
     return UNAVAILABLE
 

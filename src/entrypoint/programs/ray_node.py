@@ -1,4 +1,4 @@
-"""Runs `ray start` in the foreground. What it says goes to a file, and to stderr where it ends with an error.
+"""Runs `ray start` in the foreground. What it says goes to a file, and to stderr if it ends with an error.
 
 Usage: ray_node.py FOLDER OPTION...      FOLDER: for Ray's sessions and logs, in a folder that is this user's alone
 """

@@ -12,7 +12,7 @@ UNAVAILABLE = 69
 
 
 def main() -> int:
-    """Download; one line on stderr and EX_UNAVAILABLE where that does not work."""
+    """Download; one line on stderr and EX_UNAVAILABLE if that does not work."""
     url, path = sys.argv[1:]
     bucket, _, key = url[len("s3://") :].partition("/")
     try:

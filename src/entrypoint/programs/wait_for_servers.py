@@ -8,8 +8,8 @@ import socket
 import sys
 import time
 
-# Seconds between two attempts
-PAUSE = 0.1
+# Between two attempts
+PAUSE_SECONDS = 0.1
 # EX_UNAVAILABLE of sysexits.h
 UNAVAILABLE = 69
 
@@ -20,7 +20,7 @@ def wait(host: str, port: int, end: float) -> bool:
         try:
             socket.create_connection((host, port), timeout=5).close()
         except OSError:
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
         else:
             return True
     return False

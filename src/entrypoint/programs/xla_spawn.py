@@ -79,7 +79,7 @@ def on_device(index: int, function: Callable[[int], None]) -> None:
 
 
 def main() -> None:
-    """Run `_mp_fn`: in threads of this process on the CPU, where one process owns all devices, else once."""
+    """Run `_mp_fn`: in threads of this process on the CPU, if one process owns all devices, else once."""
     script = sys.argv[1]
     sys.argv = sys.argv[1:]
     function = load(script)._mp_fn

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # In /proc/PID/task/TID/stat, before the state
 GLOO_THREAD = b"(pt_gloo_runloop) "
-# Seconds; a thread that still runs then does not end
-GLOO_BOUND = 2.0
+# A thread that still runs then does not end
+GLOO_SECONDS = 2.0
 
 
 def _register() -> None:
@@ -31,14 +31,14 @@ def _wait_for_gloo() -> None:
     """Let gloo's threads free their last work: it takes Python's lock.
 
     A thread that asks for the lock once Python has begun to end aborts the process: a job that trained well would end
-    by SIGABRT. See pytorch/pytorch#179291; destroy_process_group does not help where a model keeps the group.
+    by SIGABRT. See pytorch/pytorch#179291; destroy_process_group does not help if a model keeps the group.
     PyTorch 2.13 does so and gives its threads names. 2.6 and 2.9 give none, and end well.
     """
     if "torch.distributed" not in sys.modules:
         return
     import time
 
-    bound = time.monotonic() + GLOO_BOUND
+    bound = time.monotonic() + GLOO_SECONDS
     # Looks in a row: a thread that waits for Python's lock sleeps too
     asleep = 0
     while asleep < 2 and time.monotonic() < bound:
@@ -78,7 +78,7 @@ def _adapt_torchrun() -> None:
 
 
 def _tell_torchruns_end(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
-    """Write a line where a rank failed or a signal came: torchrun's 40 would bury the rank's own error.
+    """Write a line if a rank failed or a signal came: torchrun's 40 would bury the rank's own error.
 
     The error of a rank with an error file (`@record`) may stand in torchrun's table alone.
     """

@@ -57,7 +57,7 @@ def test_a_registry_that_does_not_answer_for_a_moment_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
-    monkeypatch.setattr(base_images, "PAUSES", (0.0, 0.0), raising=False)
+    monkeypatch.setattr(base_images, "PAUSES_SECONDS", (0.0, 0.0), raising=False)
     assert resolve_base_images(planned("later:1"), ENGINE) == {"later:1": Image("later:1", "sha256:cc")}
     assert capsys.readouterr().err.count("TLS handshake timeout; asked again") == 2
 

@@ -68,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "PAUSES", (0.0, 0.0), raising=False)
+    monkeypatch.setattr(download, "PAUSES_SECONDS", (0.0, 0.0), raising=False)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_file_of_another_hash_is_refused_and_the_next_run_is_not_troubled(vend
 def test_a_download_that_broke_off_goes_on_in_the_next_run(
     vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: bool
 ) -> None:
-    monkeypatch.setattr(download, "PAUSES", ())
+    monkeypatch.setattr(download, "PAUSES_SECONDS", ())
     vendor.limit, vendor.ranges = len(CONTENT) // 2, ranges
     with pytest.raises(LockError, match="run again"):
         got(vendor.url, tmp_path)

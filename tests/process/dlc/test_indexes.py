@@ -380,12 +380,3 @@ def test_a_mirror_that_leads_in_a_circle_is_said_in_its_own_words(
                 wheels.add_from_indexes(lock_text, [indexed(address)], tmp_path, tmp_path / "cache")
         finally:
             server.shutdown()
-
-
-def test_where_a_local_version_comes_from_can_be_told_without_asking_anyone() -> None:
-    with_index = f"{PYTORCH}indexes: {{special: {{address: 'https://a.example/x', packages: [torch]}}}}\n"
-    named = load_variants(changed(unlocked(), PYTORCH_PATH, with_index))
-    mirror = {"DLC_INDEX_SPECIAL": "https://me:secret@mirror.example/x"}
-    assert wheels.wheel_origins(named, {}) == {"torch==2.13.0+cpu": "https://a.example/x"}
-    assert wheels.wheel_origins(named, mirror) == {"torch==2.13.0+cpu": "https://mirror.example/x"}
-    assert wheels.wheel_origins(load_variants(unlocked()), mirror) == {"torch==2.13.0+cpu": ""}

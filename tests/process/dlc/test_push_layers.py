@@ -18,7 +18,7 @@ import pytest
 import zstandard
 from scripted_server import Asked, Reply, serving
 
-from dlc.core.compression import BLOCK, COMPRESSIONS, open_plain
+from dlc.core.compression import BLOCK_BYTES, COMPRESSIONS, open_plain
 from dlc.core.errors import DiskError, ImageError, RegistryError
 from dlc.images.inspection.archive import Members
 from dlc.images.push.layers import DRAFT, Saved, Uploads, compress_layer
@@ -43,7 +43,7 @@ def quiet(_: str) -> None:
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
-@pytest.mark.parametrize("size", [0, 1, BLOCK, 3 * BLOCK + 7])
+@pytest.mark.parametrize("size", [0, 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 7])
 def test_layer_is_compressed_to_the_same_bytes_with_any_number_of_threads(
     size: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

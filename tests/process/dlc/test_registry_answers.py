@@ -16,7 +16,7 @@ from scripted_server import Asked, Reply, serving
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry import http
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import ANSWER_LIMIT, Session, SilentError, UnknownBlobError
+from dlc.images.push.registry.http import ANSWER_BYTES, Session, SilentError, UnknownBlobError
 from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
 from harness.authority import Authority
 
@@ -117,7 +117,7 @@ def test_a_token_for_taking_a_layer_from_another_repository_is_good_for_both(ide
 
 
 def test_token_service_that_sends_megabytes_is_not_read_to_the_end() -> None:
-    text = refused(with_token(Reply(200, HTML, b" " * (ANSWER_LIMIT + 1))), lambda to: to.size(BLOB))
+    text = refused(with_token(Reply(200, HTML, b" " * (ANSWER_BYTES + 1))), lambda to: to.size(BLOB))
     assert "expected at most 16 MiB" in text
 
 

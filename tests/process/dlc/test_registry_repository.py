@@ -17,7 +17,7 @@ from scripted_server import Asked, Reply, serving
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session, TransientError
-from dlc.images.push.registry.repository import DELAYS, KINDS, Manifest, Repository, make_digest
+from dlc.images.push.registry.repository import DELAYS_SECONDS, KINDS, Manifest, Repository, make_digest
 
 ME = Credentials("me", "hunter2")
 BASIC = "Basic " + base64.b64encode(b"me:hunter2").decode()
@@ -145,7 +145,7 @@ def test_what_may_mend_itself_is_tried_again_after_growing_delays(status: int) -
     with serving(replies(Reply(status), Reply(status), Reply(404))) as server:
         client = Repository(Session(server.url, "team/toy"), "team/toy", said.append, waited.append)
         assert client.size(BLOB) is None
-    assert waited == list(DELAYS[:2])
+    assert waited == list(DELAYS_SECONDS[:2])
     assert [line.rpartition("; ")[2] for line in said] == ["again in 1 s", "again in 2 s"]
 
 
@@ -153,9 +153,9 @@ def test_what_may_mend_itself_is_tried_again_after_growing_delays(status: int) -
     ("asked", "seconds"),
     [
         ("7", 7.0),
-        ("0", DELAYS[0]),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", DELAYS[0]),
-        ("soon", DELAYS[0]),
+        ("0", DELAYS_SECONDS[0]),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", DELAYS_SECONDS[0]),
+        ("soon", DELAYS_SECONDS[0]),
     ],
     ids=["seconds", "none", "a past date", "no number"],
 )
@@ -196,7 +196,7 @@ def test_registry_that_stays_away_is_an_error_after_the_last_try() -> None:
     waited: list[float] = []
     with pytest.raises(TransientError, match="Connection refused") as caught:
         repository(server.url, ME, waited).size(BLOB)
-    assert waited == list(DELAYS)
+    assert waited == list(DELAYS_SECONDS)
     assert caught.value.exit_code == RegistryError.exit_code
 
 
@@ -237,7 +237,7 @@ def test_an_answer_that_a_proxy_cuts_off_is_asked_for_again() -> None:
     cut = Reply(200, {"Content-Length": "100"}, b"blob")
     with serving(replies(cut, Reply(200, body=b"blob"))) as server:
         assert repository(server.url, ME, waited).blob(BLOB) == b"blob"
-    assert waited == [DELAYS[0]]
+    assert waited == [DELAYS_SECONDS[0]]
 
 
 def test_host_that_does_not_exist_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

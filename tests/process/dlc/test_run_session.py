@@ -33,7 +33,7 @@ signal.signal(signal.SIGTERM, save)
 HURRIED = """
 import sys
 from dlc.jobs.run import claims, lifecycle
-lifecycle.PAUSES = (0.1, 0.1)
+lifecycle.PAUSES_SECONDS = (0.1, 0.1)
 lifecycle.remove_containers.__defaults__ = (0.5,)
 claims.LEFTOVER_SECONDS = 0.5
 from dlc.__main__ import main

@@ -19,17 +19,17 @@ from test_group_breaks import UNTIL_GO, wait_until_running
 
 from launch.base.errors import UNAVAILABLE
 from launch.coordination.failure_detector import (
-    GONE_AFTER,
-    PROBE_BOUND,
-    PROBE_INTERVAL,
+    GONE_SECONDS,
+    PROBE_INTERVAL_SECONDS,
+    PROBE_SECONDS,
     LivenessPort,
     PeerProbe,
     RefusedStreak,
 )
 
 HOSTS = (LEADER, "algo-2", "algo-3")
-SOON = 3.0  # seconds of refusals, instead of GONE_AFTER; a busy host may need one to listen
-CONSTANTS = {"launch.coordination.failure_detector.GONE_AFTER": SOON}
+SOON = 3.0  # seconds of refusals, instead of GONE_SECONDS; a busy host may need one to listen
+CONSTANTS = {"launch.coordination.failure_detector.GONE_SECONDS": SOON}
 LONG = 4.0 * HANG_BOUND  # seconds of heartbeat, longer than any test: only what is not silence can end the job
 
 
@@ -76,13 +76,13 @@ def refused_for(seconds: float, gap: float) -> bool:
 
 
 def test_only_a_row_of_refusals_without_long_gaps_is_enough() -> None:
-    assert not refused_for(GONE_AFTER - 1, 0.5)
-    assert refused_for(GONE_AFTER, 0.5)
+    assert not refused_for(GONE_SECONDS - 1, 0.5)
+    assert refused_for(GONE_SECONDS, 0.5)
     row = RefusedStreak()
     row.add(0.0)
     row.add(1000.0)  # this process stood still in between
     assert not row.is_long_enough
-    for number in range(int(GONE_AFTER) - 1):
+    for number in range(int(GONE_SECONDS) - 1):
         row.add(1001.0 + number)
     row.reset()
     row.add(1020.0)
@@ -91,12 +91,12 @@ def test_only_a_row_of_refusals_without_long_gaps_is_enough() -> None:
 
 
 def looked_at(sign: tuple[str, int] | None) -> PeerProbe:
-    """An probe after GONE_AFTER and more of looks at the port, on a clock that runs fast."""
+    """An probe after GONE_SECONDS and more of looks at the port, on a clock that runs fast."""
     probe = PeerProbe("connection closed", 0.0, sign)
-    for number in range(int((GONE_AFTER + PROBE_BOUND) / PROBE_INTERVAL) + 2):
+    for number in range(int((GONE_SECONDS + PROBE_SECONDS) / PROBE_INTERVAL_SECONDS) + 2):
         if probe._probe is not None:
             select.select([], [probe._probe], [], 0.05)
-        probe.advance(number * PROBE_INTERVAL)
+        probe.advance(number * PROBE_INTERVAL_SECONDS)
     probe.close()
     return probe
 

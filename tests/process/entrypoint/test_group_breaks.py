@@ -35,9 +35,9 @@ while not os.path.exists("go") and os.getppid() == launcher: time.sleep(0.01)
 # For hosts that meet what is not their job's, in the order of the launcher's own bounds. None waits for its `timeout`,
 # which is beyond what a test waits.
 SURE_SOON = {
-    "launch.coordination.member.HELLO_BOUND": 0.5,
-    "launch.coordination.sockets.SURE_AFTER": 0.5,
-    "launch.coordination.sockets.HOPELESS_AFTER": 4.0,
+    "launch.coordination.member.HELLO_SECONDS": 0.5,
+    "launch.coordination.sockets.SURE_AFTER_SECONDS": 0.5,
+    "launch.coordination.sockets.HOPELESS_AFTER_SECONDS": 4.0,
 }
 
 
@@ -107,7 +107,7 @@ def test_a_host_with_another_token_ends_soon_and_the_others_are_warned_and_wait_
 
 def test_a_host_that_never_came_is_named_with_who_claimed_to_be_it(tmp_path: Path) -> None:
     with Job(
-        tmp_path, HOSTS, timeout=8.0, constants={**SURE_SOON, "launch.coordination.sockets.HOPELESS_AFTER": 1.0}
+        tmp_path, HOSTS, timeout=8.0, constants={**SURE_SOON, "launch.coordination.sockets.HOPELESS_AFTER_SECONDS": 1.0}
     ) as job:
         leader = job.start(HOSTS[0], "pass")
         wrong = job.start(HOSTS[1], "pass", environ={"DLC_JOB_TOKEN": "of another job"})

@@ -24,7 +24,7 @@ from launch.coordination import rendezvous
 from launch.coordination.member import Member
 from launch.coordination.membership import GroupRules, MemberConfig
 
-LEAVES_SOON = {"launch.coordination.member.CONNECT_BOUND": 1.0}  # where there is nobody to be told anything
+LEAVES_SOON = {"launch.coordination.member.DIAL_SECONDS": 1.0}  # where there is nobody to be told anything
 UNTIL_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
 FOREVER = "import os, pathlib, time; pathlib.Path(f'running-{os.getpid()}').touch(); time.sleep(600)"
 HOSTS = (LEADER, "algo-2", "algo-3")

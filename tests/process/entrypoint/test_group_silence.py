@@ -19,7 +19,7 @@ from launch.coordination.failure_detector import HeartbeatTimer, beat_interval, 
 HOSTS = (LEADER, "algo-2")
 FROM_HOST, FROM_HUB = 0, 1
 LINGER = 1.0  # seconds, instead of the coordinator's own
-CONSTANTS = {"launch.coordination.coordinator.LINGER": LINGER}
+CONSTANTS = {"launch.coordination.coordinator.LINGER_SECONDS": LINGER}
 LONG = 4.0 * HANG_BOUND  # seconds of heartbeat, longer than any test
 UNTIL_GO_OR_STOP = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))" + UNTIL_GO
 

@@ -59,7 +59,9 @@ def test_output_written_just_before_the_end_is_there(tmp_path: Path) -> None:
 
 def test_a_reader_that_never_reads_does_not_hold_the_end_up(tmp_path: Path) -> None:
     source = "import os, pathlib\npathlib.Path('ready').touch()\nwhile True: os.write(1, b'flood' * 1000)"
-    running = start(tmp_path, source, before="from launch.supervision import supervisor; supervisor.OUTPUT_BOUND = 0.2")
+    running = start(
+        tmp_path, source, before="from launch.supervision import supervisor; supervisor.OUTPUT_SECONDS = 0.2"
+    )
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGTERM)
     wait_for(tmp_path / "result.json")
@@ -69,7 +71,7 @@ def test_a_reader_that_never_reads_does_not_hold_the_end_up(tmp_path: Path) -> N
 def test_a_reader_that_is_slow_gets_every_line_however_long_it_takes(tmp_path: Path) -> None:
     """It takes many times as long as a reader has that takes nothing."""
     source = "import os\nfor number in range(20000): os.write(1, b'%099d\\n' % number)"
-    before = "from launch.supervision import output; output.STALLED = 0.2"
+    before = "from launch.supervision import output; output.STALLED_SECONDS = 0.2"
     running = start(tmp_path, source, before=before)
     output, seen = running.process.stdout, b""
     assert output
@@ -83,7 +85,7 @@ def test_a_reader_that_is_slow_gets_every_line_however_long_it_takes(tmp_path: P
 def test_a_reader_that_stands_still_at_the_end_gets_every_line(tmp_path: Path) -> None:
     """An engine that waits for its disk; only a stop leaves no time for it."""
     source = "import os\nfor number in range(5000): os.write(1, b'%099d\\n' % number)"
-    running = start(tmp_path, source, before="from launch.supervision import output; output.STALLED = 0.1")
+    running = start(tmp_path, source, before="from launch.supervision import output; output.STALLED_SECONDS = 0.1")
     time.sleep(2)
     done = running.finish()
     assert done.exit_code == 0

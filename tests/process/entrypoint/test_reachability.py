@@ -29,7 +29,7 @@ from launch.preflight.reachability import Probe
 KEY = b"the job's"
 HERE, THERE = "127.0.0.2", "127.0.0.3"
 # Enough for those that reach each other, also on a slow machine.
-TRIED_FOR = {"launch.preflight.reachability.BOUND": 3.0}
+TRIED_FOR = {"launch.preflight.reachability.BOUND_SECONDS": 3.0}
 
 
 # --- who tries whom
@@ -109,8 +109,8 @@ def stranger() -> Iterator[socket.socket]:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A try that fails does so soon."""
-    monkeypatch.setattr(reachability, "BOUND", 0.6)
-    monkeypatch.setattr(reachability, "ATTEMPT", 0.3)
+    monkeypatch.setattr(reachability, "BOUND_SECONDS", 0.6)
+    monkeypatch.setattr(reachability, "ATTEMPT_SECONDS", 0.3)
 
 
 def tried(port: int, host: str = THERE, came_from: str = THERE) -> Probe:
@@ -135,7 +135,7 @@ def test_a_resolver_that_hangs_holds_up_no_host_whose_address_is_known(
     opened: Callable[..., ProbeListener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "launch.discovery.host_addresses.resolve", lambda host: time.sleep(2 * reachability.BOUND) or ()
+        "launch.discovery.host_addresses.resolve", lambda host: time.sleep(2 * reachability.BOUND_SECONDS) or ()
     )
     assert tried(opened("algo-1").port, host="algo-1").has_reached
 
@@ -329,7 +329,7 @@ def test_a_stop_of_preflight_while_hosts_try_each_other_is_told_to_the_others(th
     three.configure("print('started')", **MULTI_WORKER)
     for job in three.jobs:
         job.env(DLC_HEARTBEAT_TIMEOUT="600")
-    three.constants = {"launch.preflight.reachability.BOUND": 60.0}
+    three.constants = {"launch.preflight.reachability.BOUND_SECONDS": 60.0}
     three.start("--preflight")
     wait_until_trying(three.processes[1])
     three.processes[1].terminate()

@@ -251,7 +251,7 @@ def test_the_reason_on_every_host_is_the_rank_that_failed(tmp_path: Path, failin
 
 def test_a_rank_that_lost_one_of_which_nothing_is_heard_is_the_reason_itself(tmp_path: Path) -> None:
     (tmp_path / "lost").touch()
-    short = "import launch.supervision.stop_attribution as module; module.CAUSE_BOUND = 0.2"
+    short = "import launch.supervision.stop_attribution as module; module.CAUSE_SECONDS = 0.2"
     scripts = (Script(LOSES_A_RANK.format(words=SHUT_DOWN), rank=0), Script("import time; time.sleep(600)", rank=1))
     done = run(tmp_path, *scripts, before=short)
     assert done.failure["cause"] == "worker rank 0 on algo-1 exited with code 1"

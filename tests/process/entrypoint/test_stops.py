@@ -295,7 +295,7 @@ def test_a_clean_stop_is_no_success_and_has_the_exit_code_that_is_wanted(
 @pytest.mark.parametrize("name", ["hyperparameters", "resourceconfig"])
 def test_a_stop_while_a_config_file_is_a_fifo_ends_at_once(job: JobFolder, name: str) -> None:
     put_fifo(job, name)
-    process = launched(job.code(text=SAVES), constants={"launch.main.STOP_BOUND": 1.0})
+    process = launched(job.code(text=SAVES), constants={"launch.main.STOP_SECONDS": 1.0})
     stderr = stopped_at_the_fifo(process, signal.SIGTERM)
     assert "stopped by SIGTERM" in stderr
 

@@ -135,7 +135,7 @@ def test_the_failure_of_the_last_data_host_ends_the_job_and_names_the_first(job:
 
 
 def test_a_data_host_whose_launcher_is_killed_does_not_end_the_job(job: DataJob) -> None:
-    job.constants = {"launch.coordination.failure_detector.GONE_AFTER": 3.0}
+    job.constants = {"launch.coordination.failure_detector.GONE_SECONDS": 3.0}
     job.begin()
     job.processes[FIRST].kill()
     assert "127.0.0.2 vanished" in job.hear("is up to 127.0.0.3")
@@ -145,7 +145,7 @@ def test_a_data_host_whose_launcher_is_killed_does_not_end_the_job(job: DataJob)
 
 
 def test_a_job_that_ends_well_does_not_wait_for_a_data_host_that_is_dead(job: DataJob) -> None:
-    job.constants = {"launch.coordination.coordinator.LINGER": 1.0}
+    job.constants = {"launch.coordination.coordinator.LINGER_SECONDS": 1.0}
     job.begin()
     job.processes[FIRST].kill()
     job.end(TRAINING, 0)

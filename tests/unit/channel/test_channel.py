@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc_channel import channel as module
-from dlc_channel.channel import MOST_HANDSHAKE, READ_BYTES, NotOfThisJobError
+from dlc_channel.channel import MOST_HANDSHAKE_BYTES, READ_BYTES, NotOfThisJobError
 from harness.channel_pair import HOST, KEY, Pair, record
 from harness.examples import examples
 
@@ -123,7 +123,7 @@ def test_what_speaks_something_else_is_refused_at_once(pair: Pair, stray: bytes)
 
 def test_a_stranger_cannot_fill_the_memory(pair: Pair) -> None:
     pair.play(b"dlc/2 group ")
-    while len(pair.server._incoming) < MOST_HANDSHAKE - 1:
+    while len(pair.server._incoming) < MOST_HANDSHAKE_BYTES - 1:
         assert pair.play(b"x") == []
     with pytest.raises(NotOfThisJobError, match="does not end"):
         pair.play(b"x")

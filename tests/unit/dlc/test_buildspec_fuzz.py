@@ -16,7 +16,6 @@ from harness.examples import examples
 from harness.specimen import TEXTS, changed, locked, specimen, unlocked
 
 FILES = sorted(path for path in TEXTS if path.startswith("buildspec/"))
-RECIPES = sorted(path for path in TEXTS if path.endswith("Dockerfile"))
 SNIPPETS = st.sampled_from(
     [
         *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import check
@@ -43,3 +44,10 @@ def test_packages_of_a_change_are_checked_as_the_linters_do() -> None:
     assert check.choose_mypy({"tests/conftest.py"}, LINT) == []
     [command] = check.choose_mypy({"src/entrypoint/launcher.py"}, LINT)
     assert command[-1] == "src/entrypoint"
+
+
+def test_the_hooks_of_a_commit_are_commands_of_the_linters() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    commands = [found.removesuffix(" --force-exclude") for found in re.findall(r"entry: \.venv/bin/(.*)", hooks)]
+    assert len(commands) == hooks.count("- id:")
+    assert [command for command in commands if command not in LINT] == ["python scripts/check.py"]

@@ -71,7 +71,7 @@ def test_an_error_that_stays_is_told_in_the_engines_words_and_not_as_a_missing_i
     clock.answers = [(1, "", LATE)]
     with pytest.raises(EngineError, match=r"`docker image inspect` failed: .*context deadline exceeded"):
         require_image(SimpleNamespace(image="toy:1"), ENGINE)  # type: ignore[arg-type]
-    assert (clock.asked, clock.now) == (len(questions.PAUSES) + 1, sum(questions.PAUSES))
+    assert (clock.asked, clock.now) == (len(questions.PAUSES_SECONDS) + 1, sum(questions.PAUSES_SECONDS))
 
 
 def test_who_promises_a_quick_answer_does_not_ask_for_longer() -> None:

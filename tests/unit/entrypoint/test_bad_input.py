@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.job_folder import JobFolder
 from launch import main
 from launch.base.errors import LaunchError
-from launch.plan.sagemaker_environment import LONGEST_VARIABLE
+from launch.plan.sagemaker_environment import LONGEST_VARIABLE_BYTES
 
 FILES = ("resourceconfig", "hyperparameters", "inputdataconfig")
 MALFORMED = {
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_read_is_an_error(job: JobFolder, name: str) -> No
         ({"sagemaker_distribution_instance_groups": '"dnn"'}, "expected a list of group names"),
         ({"sagemaker_distribution_instance_groups": '["dnn"]'}, "expected names out of"),
         ({"sagemaker_submit_directory": "7"}, "sagemaker_submit_directory; expected a string"),
-        ({"big": "x" * (LONGEST_VARIABLE + 1)}, "expected at most 131071 bytes"),
+        ({"big": "x" * (LONGEST_VARIABLE_BYTES + 1)}, "expected at most 131071 bytes"),
         ({f"key-{number}": "x" * 1000 for number in range(200)}, "expected at most 131071 bytes"),
     ],
 )

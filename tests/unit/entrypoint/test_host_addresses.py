@@ -24,7 +24,7 @@ def test_a_name_no_resolver_takes_has_no_address_and_no_traceback(name: str) -> 
 def test_a_resolver_that_hangs_does_not_hang_us(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: release.wait(300) and [])
-    monkeypatch.setattr(host_addresses, "OWN_NAME_BOUND", 0.1)
+    monkeypatch.setattr(host_addresses, "OWN_NAME_SECONDS", 0.1)
     started = time.monotonic()
     assert host_addresses.find_unresolved(["algo-2"], 0.1) == ("algo-2",)
     assert host_addresses.own_addresses("algo-2", "lo") == ("127.0.0.1", "::1") or not socket.has_dualstack_ipv6()

@@ -58,7 +58,7 @@ def test_every_line_has_the_prefix_and_no_byte_is_lost(chunks: list[bytes]) -> N
 @given(st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b"a", b" 50%"])))
 def test_only_carriage_returns_and_blank_lines_around_them_are_changed(chunks: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output, "REDRAW_INTERVAL", 0.0)
+        patch.setattr(output, "REDRAW_SECONDS", 0.0)
         shown = carried(chunks).replace(PREFIX, b"")
     assert re.sub(rb"[\r\n]", b"", shown) == re.sub(rb"[\r\n]", b"", b"".join(chunks))
     assert b"\r" not in shown
@@ -148,7 +148,7 @@ def test_stdout_and_stderr_into_one_pipe_share_one_queue(tmp_path: Path) -> None
 def test_only_where_time_is_short_a_reader_that_takes_nothing_is_left(
     is_short: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "STALLED", 0.05)
+    monkeypatch.setattr(output, "STALLED_SECONDS", 0.05)
     read_end, write_end = os.pipe()
     console = Console([])
     console.stdout = console.stderr = Sink(write_end)

@@ -12,7 +12,13 @@ import pytest
 from dlc_channel.channel import FEWEST_SEATS
 from launch.base.errors import CONFIG, LaunchError
 from launch.coordination.coordinator import pack_json, unpack_json
-from launch.coordination.sockets import HOPELESS_AFTER, SURE_AFTER, CoordinatorAddress, UnprovedClaims, count_seats
+from launch.coordination.sockets import (
+    HOPELESS_AFTER_SECONDS,
+    SURE_AFTER_SECONDS,
+    CoordinatorAddress,
+    UnprovedClaims,
+    count_seats,
+)
 
 
 def test_seats_leave_descriptors_for_every_host_and_a_reserve() -> None:
@@ -41,9 +47,9 @@ def test_a_limit_that_does_not_do_for_the_hosts_is_said_before_the_job_waits() -
 def test_what_answers_on_the_leaders_port_and_is_not_ours_has_the_token_and_the_port_as_remedies(
     error: OSError, how: str
 ) -> None:
-    leader = CoordinatorAddress("algo-1", 7790, heartbeat=HOPELESS_AFTER)
+    leader = CoordinatorAddress("algo-1", 7790, heartbeat=HOPELESS_AFTER_SECONDS)
     leader.note_failure(error, how, answered=True)
-    leader._bad_since -= HOPELESS_AFTER
+    leader._bad_since -= HOPELESS_AFTER_SECONDS
     assert how in leader.why_unreachable
     assert "DLC_JOB_TOKEN" in leader.remedy
     assert "DLC_GROUP_PORT" in leader.remedy
@@ -57,7 +63,7 @@ def fails(error: OSError) -> Callable[..., NoReturn]:
 
 
 def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) -> CoordinatorAddress:
-    """A leader of which a connection met an error, and then its look-up another one, for HOPELESS_AFTER seconds."""
+    """A leader of which a connection met an error, and then its look-up another one, for HOPELESS_AFTER_SECONDS."""
     leader = CoordinatorAddress("algo-1", 7790)
     monkeypatch.setattr("launch.discovery.host_addresses.resolve", lambda _: ("127.0.0.1", "127.0.0.2"))
     monkeypatch.setattr("launch.coordination.sockets.socket.create_connection", fails(met))
@@ -67,7 +73,7 @@ def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("socket.getaddrinfo", fails(then))
     with pytest.raises(OSError, match="does not resolve"):
         leader.connect("algo-2", 1.0)
-    leader._bad_since -= HOPELESS_AFTER
+    leader._bad_since -= HOPELESS_AFTER_SECONDS
     return leader
 
 
@@ -95,7 +101,7 @@ def test_a_leader_whose_name_was_unknown_once_is_waited_for_while_the_resolver_s
     monkeypatch.setattr("socket.getaddrinfo", fails(UNKNOWN))
     with pytest.raises(OSError, match="does not resolve"):
         leader.connect("algo-2", 1.0)
-    later = time.monotonic() + HOPELESS_AFTER
+    later = time.monotonic() + HOPELESS_AFTER_SECONDS
     monkeypatch.setattr("launch.coordination.sockets.time.monotonic", lambda: later)
     assert leader.why_unreachable == ""
 
@@ -103,7 +109,7 @@ def test_a_leader_whose_name_was_unknown_once_is_waited_for_while_the_resolver_s
 def test_a_hub_that_takes_the_connection_and_says_nothing_has_the_time_of_a_heartbeat() -> None:
     """Its process has no turn on a busy host."""
     leader = CoordinatorAddress("algo-1", 7790, heartbeat=60.0)
-    for seen, is_hopeless in ((HOPELESS_AFTER, False), (60.0, True)):
+    for seen, is_hopeless in ((HOPELESS_AFTER_SECONDS, False), (60.0, True)):
         leader.note_failure(TimeoutError(), "nothing heard for 5 s", answered=True)
         leader._bad_since = leader._bad_last - seen
         assert bool(leader.why_unreachable) == is_hopeless
@@ -125,13 +131,13 @@ def test_an_answer_of_a_moment_is_forgotten_when_nobody_answers_any_more(monkeyp
     monkeypatch.setattr("launch.coordination.sockets.time.monotonic", lambda: now[0])
     leader = CoordinatorAddress("algo-1", 7790)
     leader.note_failure(ConnectionResetError(), "connection closed", answered=True)
-    now[0] += SURE_AFTER + 1
+    now[0] += SURE_AFTER_SECONDS + 1
     leader.note_failure(OSError(), "No route to host", answered=False)
-    now[0] += HOPELESS_AFTER
+    now[0] += HOPELESS_AFTER_SECONDS
     assert leader.why_unreachable == ""
     for _ in range(3):
         leader.note_failure(ConnectionResetError(), "connection closed", answered=True)
-        now[0] += SURE_AFTER
+        now[0] += SURE_AFTER_SECONDS
     leader.note_failure(OSError(), "Connection refused", answered=False)
     assert "connection closed" in leader.why_unreachable
 

@@ -137,7 +137,7 @@ def list_prices(rows: Sequence[Estimate]) -> str:
 
 
 def write_verdict(advice: Advice) -> str:
-    """Write what it is and what to do, in two or three lines."""
+    """Write the verdict and its remedy, in two or three lines."""
     job, now, chosen = advice.job, advice.now, advice.chosen
     each, works = ("accelerator", "its accelerators work") if now.cluster.training.gpus else ("host", "it trains")
     need = f"preprocessing needs {_format_short(job.vcpus_per_gpu)} vCPUs for each {each}, {now.cluster} has"

@@ -18,7 +18,7 @@ from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import last_lines
 from dlc.engine.connection import Engine
-from dlc.engine.questions import ASK_SECONDS, PAUSES, ask_engine, tell_of_waiting
+from dlc.engine.questions import ASK_SECONDS, PAUSES_SECONDS, ask_engine, tell_of_waiting
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.containers import Container, JobCommands
 
@@ -69,7 +69,7 @@ class JobContainers:
 
     def create_network(self) -> None:
         """Make the network. Raises EngineError if the engine makes none."""
-        for pause in (*PAUSES[: ATTEMPTS - 1], 0.0):
+        for pause in (*PAUSES_SECONDS[: ATTEMPTS - 1], 0.0):
             try:
                 with tell_of_waiting("it makes the job's network"):
                     self._engine.docker(*self.commands.network, timeout=ASK_SECONDS)
@@ -96,7 +96,7 @@ class JobContainers:
         """
         name = self.containers[host].name
         said, state = self._run_once(host, on_line)
-        for pause in PAUSES[: ATTEMPTS - 1]:
+        for pause in PAUSES_SECONDS[: ATTEMPTS - 1]:
             if self.stopped or (state and state.started) or not BUSY.search(said):
                 break
             time.sleep(pause)

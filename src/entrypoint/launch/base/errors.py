@@ -72,7 +72,7 @@ class Failure(NamedTuple):
     exit_code: int = 1
     # "SIGSEGV", or empty for an ordinary exit
     signal: str = ""
-    # Of its stderr (of its stdout where stderr said nothing), oldest first
+    # Of its stderr (of its stdout if stderr said nothing), oldest first
     last_lines: tuple[str, ...] = ()
     # Out of these lines: the frame in the user's code and the error of the last traceback
     error: tuple[str, ...] = ()

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 # A job's real files are a few kilobytes (at most 100 hyperparameters of 2500 characters, 1000 hosts); execve takes no
 # variable above 128 KiB, so a larger file could not be handed on anyway.
-# Bytes
-LARGEST_OBJECT = 4 * 1024 * 1024
+LARGEST_OBJECT_BYTES = 4 * 1024 * 1024
 
 
 def read_object(path: str) -> dict[str, Any] | None:
@@ -30,16 +29,20 @@ def read_object(path: str) -> dict[str, Any] | None:
     """
     try:
         with open(path, "rb") as file:
-            content = file.read(LARGEST_OBJECT + 1)
+            content = file.read(LARGEST_OBJECT_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise LaunchError(
             NO_INPUT, "cannot be read", where=path, expected="a readable file", found=os.strerror(error.errno or 0)
         ) from error
-    if len(content) > LARGEST_OBJECT:
+    if len(content) > LARGEST_OBJECT_BYTES:
         raise LaunchError(
-            DATA, "too large", where=path, expected=f"at most {LARGEST_OBJECT} bytes of JSON", found="a larger file"
+            DATA,
+            "too large",
+            where=path,
+            expected=f"at most {LARGEST_OBJECT_BYTES} bytes of JSON",
+            found="a larger file",
         )
     if not content.strip():
         raise LaunchError(DATA, "not JSON", where=path, expected="a JSON object", found="an empty file")
@@ -92,7 +95,7 @@ def default_private_folder() -> str:
 
 
 def can_make_folder(folder: str) -> bool:
-    """Return whether this user can make the folder, or write to it where it is there."""
+    """Return whether this user can make the folder, or write to it if it is there."""
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder.rstrip("/"))
     return os.access(folder or ".", os.W_OK)

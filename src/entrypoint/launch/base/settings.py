@@ -137,8 +137,7 @@ RUNTIME_SETTINGS = (
     *("DLC_PROFILE", "DLC_PROFILE_ENDS_JOB", "DLC_PROFILE_FETCHES", "DLC_PROFILE_REPORT", "DLC_PROFILE_SKIP"),
     *("DLC_PROFILE_STEPS", "DLC_TF_DATA_OPEN", "DLC_TF_DATA_PORT", "DLC_TF_DATA_WORKER_PORT"),
 )
-# Bytes
-LONGEST_TOKEN = 4096
+LONGEST_TOKEN_BYTES = 4096
 # Of two names, from 0 to 1, from which on one may be meant for the other
 LEAST_LIKENESS = 0.8
 
@@ -228,14 +227,14 @@ def with_job_token(environ: Mapping[str, str], keep: bool = False) -> Mapping[st
         raise LaunchError(CONFIG, f"set beside {JOB_TOKEN}", where=JOB_TOKEN_FILE, expected="one of the two")
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            token = file.read(LONGEST_TOKEN + 1).strip()
+            token = file.read(LONGEST_TOKEN_BYTES + 1).strip()
     except OSError as error:
         raise LaunchError(
             NO_INPUT, "cannot be read", where=f"{JOB_TOKEN_FILE}={path}", found=os.strerror(error.errno or 0),
             remedy="write it anew before each start of the container: it is removed when it has been read",
         ) from error  # fmt: skip
-    if not 0 < len(token) <= LONGEST_TOKEN:
-        expected = f"a file with 1 to {LONGEST_TOKEN} characters"
+    if not 0 < len(token) <= LONGEST_TOKEN_BYTES:
+        expected = f"a file with 1 to {LONGEST_TOKEN_BYTES} characters"
         raise LaunchError(CONFIG, "no token", where=f"{JOB_TOKEN_FILE}={path}", expected=expected)
     if not keep:
         # A secret that the platform mounts for reading

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from dlc_channel.channel import Channel
 
 
-# Seconds between looks at the clock while closing
-CLOSING_LOOK = 0.05
+# Between looks at the clock while closing
+CLOSING_LOOK_SECONDS = 0.05
 # A port scan must not fill the log
 MOST_REFUSALS_SHOWN = 10
-# Seconds to wait after a failure or a stop for the hosts to have heard it: a stop leaves little time
-LINGER = 5.0
+# After a failure or a stop, for the hosts to have heard it: a stop leaves little time
+LINGER_SECONDS = 5.0
 # Hosts at a time
 MOST_PROBES = 64
 
@@ -78,18 +78,18 @@ class Coordinator(threading.Thread):
         for fd in (*self._listeners, self._wake_read):
             self._epoll.register(fd, select.EPOLLIN)
 
-    def close(self, linger: float = LINGER) -> None:
+    def close(self, linger: float = LINGER_SECONDS) -> None:
         """Stop serving when all hosts heard the end; comes back when it did.
 
-        At the latest in `linger` seconds; where the group has ended well and nobody asked for a stop, in a heartbeat's
+        At the latest in `linger` seconds; if the group has ended well and nobody asked for a stop, in a heartbeat's
         time: a host to which the way was cut for a while must not take its leader's leaving for a failure. But a data
         host that others take over from is most likely dead, and holds up nobody.
         """
-        say_at = self._linger_until = time.monotonic() + LINGER
+        say_at = self._linger_until = time.monotonic() + LINGER_SECONDS
         self._closing_at = time.monotonic() + (max(linger, self._heartbeat) if self._has_ended_well else linger)
         os.write(self._wake_write, b"x")
         while self.is_alive() and time.monotonic() < self._closing_at + 1:
-            self.join(CLOSING_LOOK)
+            self.join(CLOSING_LOOK_SECONDS)
             if signals.received():
                 self._closing_at = min(self._closing_at, time.monotonic() + linger)
             # Copies: the thread changes them
@@ -139,14 +139,14 @@ class Coordinator(threading.Thread):
             self._tell_news()
 
     def _patience(self, next_beat: float) -> float:
-        """Seconds to wait for something to come in."""
+        """Return the seconds to wait for something to come in."""
         if self._closing_at < float("inf"):
-            return CLOSING_LOOK
+            return CLOSING_LOOK_SECONDS
         wait = max(0.0, next_beat - time.monotonic())
-        return min(wait, failure_detector.PROBE_INTERVAL) if self._away else wait
+        return min(wait, failure_detector.PROBE_INTERVAL_SECONDS) if self._away else wait
 
     def _is_over(self) -> bool:
-        """Closing, and every host has heard the end and left, or had its time to."""
+        """Tell whether the group closes, and every host has heard the end and left, or had its time to."""
         if self._closing_at == float("inf"):
             return False
         now = time.monotonic()
@@ -184,7 +184,7 @@ class Coordinator(threading.Thread):
 
     def _accept(self, listener: socket.socket) -> None:
         accepted = accept_connection(listener)
-        # One who has proved nothing makes room
+        # No descriptor is left: a connection that has proved nothing makes room
         if accepted is None:
             self._close(self._pending.to_evict())
             return
@@ -316,7 +316,7 @@ class Coordinator(threading.Thread):
             probe.since = now
 
     def _drop_silent(self, now: float) -> None:
-        """Connections on which nothing comes, for which the host makes a new one; hosts that have not come back."""
+        """Give up silent connections, for which a host makes a new one, and hosts that have not come back."""
         quiet = failure_detector.quiet_bound(self._heartbeat)
         for channel in [known for known in self._hosts if now - known.heard_at > quiet]:
             self._drop(channel, failure_detector.describe_silence(self._heartbeat), channel.heard_at)
@@ -328,12 +328,12 @@ class Coordinator(threading.Thread):
                 self.membership.note_lost(host, probe.how)
 
     def _look_for_the_gone(self, now: float) -> None:
-        """Hosts that are away whose machine says that their launcher is no more. Of many the network is to blame."""
+        """Give up hosts whose machine says that their launcher has ended. If many are away, the network is to blame."""
         for host, probe in list(self._away.items())[:MOST_PROBES]:
             probe.advance(now)
             if probe.is_gone:
                 self._await_no_more(host)
-                refused_for = f"refused for {failure_detector.GONE_AFTER:g} s"
+                refused_for = f"refused for {failure_detector.GONE_SECONDS:g} s"
                 self.membership.note_lost(host, f"{probe.how}, and its launcher is gone: {refused_for}")
 
     def _await_no_more(self, host: str) -> None:
@@ -373,9 +373,9 @@ class Coordinator(threading.Thread):
         self._drop(channel, "it sent what does not belong to this job")
 
     def _note_claim(self, host: str, peer: str) -> None:
-        """Somebody without the job's token says that it is a host that is missing: it may be, or a stranger lies.
+        """Warn if somebody without the job's token claims to be a missing host: that host, or a stranger that lies.
 
-        So nothing follows from it but a warning. A host that was given another token ends by itself.
+        Nothing else follows from the claim. A host that was given another token ends by itself.
         """
         if host in self.membership.rules.hosts and host not in self.membership.facts and self.claims.add(host, peer):
             text = f"{self.claims.describe(host)}: a stranger, or that host was given another one; {SAME_TOKEN}"

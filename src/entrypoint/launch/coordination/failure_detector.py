@@ -23,28 +23,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# Seconds of nothing but refusals after which a launcher is given up
-GONE_AFTER = 10.0
-# Seconds between two refusals that count; longer: this process stood still
-LONGEST_GAP = 2.0
-# Seconds
-PROBE_INTERVAL = 0.5
-# Seconds without an answer
-PROBE_BOUND = 3.0
+# Of nothing but refusals, after which a launcher is given up
+GONE_SECONDS = 10.0
+# Between two refusals that count; after a longer gap this process stood still
+LONGEST_GAP_SECONDS = 2.0
+PROBE_INTERVAL_SECONDS = 0.5
+# Without an answer
+PROBE_SECONDS = 3.0
 BACKLOG = 16
-# Seconds; of a thousand hosts, each beat costs a look
-LONGEST_BEAT = 10.0
+# With a thousand hosts, each beat costs a look
+LONGEST_BEAT_SECONDS = 10.0
 # Missed ones after which a connection is given up for a new one: at most half of a heartbeat's time
 QUIET_BEATS = 3
 
 
 def beat_interval(heartbeat: float) -> float:
-    """Seconds between beats: at least four are missed before a host counts as vanished."""
-    return max(0.02, min(LONGEST_BEAT, heartbeat / 6))
+    """Return the seconds between beats: at least four are missed before a host counts as vanished."""
+    return max(0.02, min(LONGEST_BEAT_SECONDS, heartbeat / 6))
 
 
 def quiet_bound(heartbeat: float) -> float:
-    """Seconds without a word on one connection: as many and more are left to make a new one and hear something."""
+    """Return how long a connection may be silent: at least as long is left to make a new one and hear something."""
     return QUIET_BEATS * beat_interval(heartbeat)
 
 
@@ -87,17 +86,17 @@ class RefusedStreak:
 
     def add(self, now: float) -> None:
         """Count one more."""
-        self._seconds += max(0.0, min(now - self._last, LONGEST_GAP))
+        self._seconds += max(0.0, min(now - self._last, LONGEST_GAP_SECONDS))
         self._last = now
 
     def reset(self) -> None:
-        """Something else came of it."""
+        """Begin anew: an attempt ended otherwise than by a refusal."""
         self._seconds, self._last = 0.0, float("inf")
 
     @property
     def is_long_enough(self) -> bool:
         """Return whether the launcher is gone."""
-        return self._seconds >= GONE_AFTER
+        return self._seconds >= GONE_SECONDS
 
 
 class LivenessPort:
@@ -107,7 +106,7 @@ class LivenessPort:
         self._socket: socket.socket | None = None
 
     def open(self, connection: socket.socket) -> list[str | int] | None:
-        """[address, port], the address being the one that this connection comes from; None if it cannot be."""
+        """Listen at the address that this connection comes from; return it and the port, None if that fails."""
         with contextlib.suppress(OSError):
             address = connection.getsockname()[0]
             if self._socket is not None and self._socket.getsockname()[0] != address:
@@ -119,13 +118,13 @@ class LivenessPort:
         return None
 
     def clear(self) -> None:
-        """Hang up on who has come, so that there is room for the next one."""
+        """Close connections that have come, so that there is room for the next one."""
         with contextlib.suppress(OSError):
             while self._socket is not None:
                 self._socket.accept()[0].close()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close the port."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -151,10 +150,10 @@ class PeerProbe:
         return self._refused.is_long_enough
 
     def advance(self, now: float) -> None:
-        """See what came of the last question and ask again; to be called at least every PROBE_INTERVAL."""
+        """See what came of the last question and ask again; to be called at least every PROBE_INTERVAL_SECONDS."""
         if self._sign is None or now < self._next:
             return
-        self._next = now + PROBE_INTERVAL
+        self._next = now + PROBE_INTERVAL_SECONDS
         if self._probe is not None:
             self._note(self._answer(), now)
         if self._probe is None:
@@ -183,7 +182,7 @@ class PeerProbe:
         return self._probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
     def _note(self, result: int, now: float) -> None:
-        if result == errno.EINPROGRESS and now - self._begun < PROBE_BOUND:
+        if result == errno.EINPROGRESS and now - self._begun < PROBE_SECONDS:
             return
         self.close()
         if result == errno.ECONNREFUSED:
@@ -192,20 +191,20 @@ class PeerProbe:
             self._refused.reset()
 
 
-# Seconds between looks for the files
-FILE_INTERVAL = 1.0
+# Between looks for the files
+FILE_INTERVAL_SECONDS = 1.0
 
 
 class ProgramSignals:
     """What the programs of this host say by making files: what they say -> the file."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        """`files` are those that somebody listens to."""
+        """Take `files`: the signals that somebody waits for, with the file of each."""
         self._files = files
 
     def limit_wait(self, seconds: float) -> float:
         """Return for how long the files need not be looked for."""
-        return min(seconds, FILE_INTERVAL) if self._files else seconds
+        return min(seconds, FILE_INTERVAL_SECONDS) if self._files else seconds
 
     def take(self) -> list[str]:
         """Return each signal once for each time that it is given, and remove its file: new processes give it again."""

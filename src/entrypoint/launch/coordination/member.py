@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from launch.coordination.sockets import ProbeListener
 
 
-CONNECT_RETRY = 0.2  # seconds
-CONNECT_BOUND = 5.0  # seconds for one attempt
-NEWS_BOUND = 10.0  # seconds for the coordinator to answer a failure
-HELLO_BOUND = 5.0  # seconds for the coordinator to prove that it is one
-ATTEMPT = CONNECT_BOUND + 1.0  # seconds for which one attempt may keep the thread busy
+RETRY_SECONDS = 0.2
+DIAL_SECONDS = 5.0  # for one attempt
+# For the coordinator to answer a failure
+NEWS_SECONDS = 10.0
+# For the coordinator to prove that it is one
+HELLO_SECONDS = 5.0
+TRY_SECONDS = DIAL_SECONDS + 1.0  # for which one attempt may keep the thread busy
 
 
 class Member:
@@ -43,7 +45,7 @@ class Member:
         self.missing: list[str] = []  # whom the coordinator still waits for, to join or to be ready
         self.missing_count = 0
         self.leader = CoordinatorAddress(config.rules.leader, config.port, config.heartbeat)
-        self.own_addresses: tuple[str, ...] = ()  # where this host listens, on the leader
+        self.own_addresses: tuple[str, ...] = ()  # where this host listens, if it is the leader
         self.probe_listener: ProbeListener | None = None  # open until all hosts are ready
         self.end: GroupEnd | None = None
         self.generation = 0  # of the processes that run here
@@ -78,7 +80,7 @@ class Member:
         return self.config.host in self.config.rules.members
 
     def fileno(self) -> int:
-        """Readable from the moment on when there is news (a stop, a restart, the end), until `verdict` is asked."""
+        """Return a descriptor that is readable on news (a stop, a restart, the end) until `verdict` is asked."""
         return self._news_read
 
     def verdict(self) -> Verdict | None:
@@ -153,11 +155,11 @@ class Member:
 
     def await_restart(self) -> bool:
         """Return whether the processes, which have ended here, are to be started again on every host."""
-        deadline = time.monotonic() + NEWS_BOUND
+        deadline = time.monotonic() + NEWS_SECONDS
         while not self.has_to_restart and self.end is None and time.monotonic() < deadline:
             if not self._may_restart():
                 return False
-            time.sleep(CONNECT_RETRY / 10)
+            time.sleep(RETRY_SECONDS / 10)
         if not self.has_to_restart or self.end is not None:
             return False
         self.generation = self._state["generation"]
@@ -165,11 +167,11 @@ class Member:
 
     def explain(self, outcome: Outcome) -> Outcome:
         """Add what the coordinator knows to a failure of this host, or that the leader vanished before it."""
-        deadline = time.monotonic() + NEWS_BOUND
+        deadline = time.monotonic() + NEWS_SECONDS
         while outcome.failure and self.end is None and not self.has_to_restart and time.monotonic() < deadline:
             if self._is_lost:  # until it is back, or is given up
-                deadline = time.monotonic() + NEWS_BOUND
-            time.sleep(CONNECT_RETRY / 10)
+                deadline = time.monotonic() + NEWS_SECONDS
+            time.sleep(RETRY_SECONDS / 10)
         if outcome.failure and self.end and self.end.cause.startswith(f"{outcome.failure.cause}; "):
             return outcome._replace(failure=outcome.failure._replace(cause=self.end.cause))
         if not (outcome.failure and self.end and self.end.cause.endswith(self._how_lost) and self._how_lost):
@@ -214,13 +216,13 @@ class Member:
         """Leave when the coordinator heard all; on the leader, when all heard the end. Soon, unless all is well."""
         self.close_probe_listener()
         is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
-        patience = max(CONNECT_BOUND, self.config.heartbeat if is_well else 0.0)
+        patience = max(DIAL_SECONDS, self.config.heartbeat if is_well else 0.0)
         self._leave_at = time.monotonic() + (0 if self.leader.why_unreachable else patience)
         os.write(self._wake_write, b"x")
-        while self._thread.is_alive() and time.monotonic() < self._leave_at + CONNECT_BOUND + 1:
-            self._thread.join(CONNECT_RETRY)
+        while self._thread.is_alive() and time.monotonic() < self._leave_at + DIAL_SECONDS + 1:
+            self._thread.join(RETRY_SECONDS)
             if signals.received():
-                self._leave_at = min(self._leave_at, time.monotonic() + CONNECT_BOUND)
+                self._leave_at = min(self._leave_at, time.monotonic() + DIAL_SECONDS)
         if self._coordinator:
             self._coordinator.close(*([] if linger is None else [linger]))
         self._signals.take()
@@ -258,16 +260,16 @@ class Member:
 
     @property
     def _may_leave(self) -> bool:
-        """Asked to, and all is told, or there was time enough to tell it."""
+        """Tell whether this host was asked to leave, and has told all, or had time enough to tell it."""
         all_told = bool(self._coordinator_id) and self._sent == len(self._said)
         return self._leave_at < float("inf") and (all_told or time.monotonic() >= self._leave_at)
 
     def _connect(self) -> Channel:
         if self.config.is_leader:
             address = (self.own_addresses or (host_addresses.LOOPBACK,))[0]
-            sock = socket.create_connection((address, self.config.port), CONNECT_BOUND)
+            sock = socket.create_connection((address, self.config.port), DIAL_SECONDS)
         else:
-            sock = self.leader.connect(self.config.host, CONNECT_BOUND)
+            sock = self.leader.connect(self.config.host, DIAL_SECONDS)
         self._refused.reset()
         channel = group_channel(sock, self.config.key, False, self.config.host)
         join = {"kind": "join", "host": self.config.host, "instance": self._instance, "hub": self._coordinator_id}
@@ -287,20 +289,20 @@ class Member:
             self._refused.add(time.monotonic())
         else:
             self._refused.reset()
-        self._heartbeat_timer.forgive_pause(time.monotonic(), busy=ATTEMPT)
+        self._heartbeat_timer.forgive_pause(time.monotonic(), busy=TRY_SECONDS)
         worked = bool(self._coordinator_id) and channel is not None and channel.is_open and not self._state.get("end")
         self._is_lost = self._is_lost or worked
         if not self._coordinator_id or not (self._heartbeat_timer.is_expired or self._refused.is_long_enough):
             if worked:
                 _print_line(f"the connection to {self.config.rules.leader} broke ({how}); connecting again")
             self._liveness_port.clear()
-            select.select([self._wake_read], [], [], CONNECT_RETRY)
+            select.select([self._wake_read], [], [], RETRY_SECONDS)
         elif self._stop_host:
             self._set_end(GroupEnd(True, kind=STOPPED))  # the leader has stopped already
         else:
             is_gone = self._refused.is_long_enough
             last = f"{failure_detector.describe_silence(self.config.heartbeat)}; the last attempt to connect: {how}"
-            how = f"{how} for {failure_detector.GONE_AFTER:g} s, its launcher is gone" if is_gone else last
+            how = f"{how} for {failure_detector.GONE_SECONDS:g} s, its launcher is gone" if is_gone else last
             self._how_lost = f"which leads the group, vanished: {how}"
             cause = f"{self.config.rules.leader}, {self._how_lost}"
             self._set_end(GroupEnd(False, UNAVAILABLE, self.config.rules.leader, cause))
@@ -309,9 +311,9 @@ class Member:
         heartbeat = self.config.heartbeat
         interval, quiet = failure_detector.beat_interval(heartbeat), failure_detector.quiet_bound(heartbeat)
         next_beat = time.monotonic()
-        self._heartbeat_timer.forgive_pause(next_beat, busy=ATTEMPT)
+        self._heartbeat_timer.forgive_pause(next_beat, busy=TRY_SECONDS)
         while self.end is None and not self._may_leave:
-            patience = interval if channel.is_open else min(interval, CONNECT_RETRY)
+            patience = interval if channel.is_open else min(interval, RETRY_SECONDS)
             self._wait(channel, self._signals.limit_wait(patience))
             for what in self._signals.take():
                 self._queue({"kind": what, "generation": self.generation})
@@ -322,7 +324,7 @@ class Member:
                 channel.send({"kind": "beat"})
                 next_beat = now + interval
             self._talk(channel)
-            hello = min(HELLO_BOUND, quiet / 2 if self._coordinator_id else heartbeat)
+            hello = min(HELLO_SECONDS, quiet / 2 if self._coordinator_id else heartbeat)
             bound = quiet if channel.is_open else hello
             if now - channel.heard_at > bound:
                 raise TimeoutError(f"nothing heard for {bound:g} s")

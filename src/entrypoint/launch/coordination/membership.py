@@ -26,7 +26,7 @@ class GroupEnd(NamedTuple):
     host: str = ""
     cause: str = ""
     last_lines: tuple[str, ...] = ()
-    # Of a bad end: FAILED, STOPPED, HUNG; of a good one: STOPPED where the job was asked to stop
+    # Of a bad end: FAILED, STOPPED, HUNG; of a good one: STOPPED if the job was asked to stop
     kind: str = FAILED
 
     def as_message(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Membership:
 
     @property
     def missing(self) -> list[str]:
-        """Hosts that the group still waits for: to join, then to be ready."""
+        """List the hosts that the group still waits for: to join, then to be ready."""
         if not self.has_met:
             return sorted(set(self.rules.hosts) - self.facts.keys())
         return sorted(self.facts.keys() - self.ready - self.left)
@@ -275,7 +275,7 @@ def as_verdict(end: GroupEnd) -> Verdict:
 
 
 def list_hosts(hosts: list[str]) -> str:
-    """Hosts as a message names them."""
+    """Return the hosts as a message names them."""
     more = len(hosts) - MOST_NAMED
     return ", ".join(hosts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

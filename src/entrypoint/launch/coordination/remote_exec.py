@@ -30,14 +30,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Seconds that the leader waits until another host listens; all are ready when mpirun starts
-LISTEN_BOUND = 60.0
-# Seconds for the other side to prove itself
-HELLO_BOUND = 30.0
-# Seconds
-RETRY = 0.1
-# Seconds between looks at connections that prove nothing
-TICK = 1.0
+# The leader waits so long until another host listens; all are ready when mpirun starts
+LISTEN_SECONDS = 60.0
+# For the other side to prove itself
+HELLO_SECONDS = 30.0
+RETRY_SECONDS = 0.1
+# Between looks at connections that prove nothing
+TICK_SECONDS = 1.0
 # What the kernel takes as one argument (MAX_ARG_STRLEN)
 LONGEST_COMMAND = (1 << 17) - 1
 READ_SIZE = 1 << 16
@@ -58,9 +57,9 @@ class ExecSite(NamedTuple):
     hosts: Sequence[str] = ()
     # Own addresses; empty: all
     listen: Sequence[str] = ()
-    # The address that it comes from, where that is known
+    # The address that it comes from, if that is known
     leader: str = ""
-    # Of the other ones, where they are known
+    # Of the other ones, if they are known
     addresses: Mapping[str, str] = {}
 
     def open_channel(self, sock: socket.socket, is_server: bool) -> Channel:
@@ -75,9 +74,9 @@ def read_site(path: str) -> ExecSite:
 
 
 def split_command(words: Sequence[str], hosts: Sequence[str]) -> tuple[str, str]:
-    """(host, command) of an agent's command line, `[OPTION...] HOST COMMAND...`. Raises LaunchError without a host.
+    """Return (host, command) of an agent's command line, `[OPTION...] HOST COMMAND...`.
 
-    Open MPI 4 takes the domain off a host's name.
+    Open MPI 4 takes the domain off a host's name. Raises LaunchError without a host.
     """
     short = {host.partition(".")[0]: host for host in hosts if not host_addresses.is_address(host)}
     for at, word in enumerate(words):
@@ -93,7 +92,7 @@ def split_command(words: Sequence[str], hosts: Sequence[str]) -> tuple[str, str]
 
 
 def why_refused(command: str) -> str:
-    """Why this is no command line that starts Open MPI's daemon and nothing else; empty for one that does."""
+    """Say why this is no command line that starts Open MPI's daemon and nothing else; empty for one that does."""
     if len(command.encode()) > LONGEST_COMMAND:
         return f"it is longer than {LONGEST_COMMAND} bytes"
     if re.search(r"`|\$\(|\n", command):
@@ -137,11 +136,11 @@ def _sets_variable(statement: Sequence[str]) -> bool:
 
 def run_on_host(site: ExecSite, host: str, command: str) -> int:
     """Have the host run the command; its exit code. What it prints goes to stderr. Raises LaunchError."""
-    where, deadline = f"{host}, port {site.port}", time.monotonic() + LISTEN_BOUND
+    where, deadline = f"{host}, port {site.port}", time.monotonic() + LISTEN_SECONDS
     try:
         while True:
             channel = site.open_channel(_connect(site, host, deadline), is_server=False)
-            # Nobody hears it who has not proved to be of the job
+            # The channel sends it only after the other side has proved that it belongs to the job
             channel.send({"kind": "start", "command": command})
             try:
                 return _converse(channel)
@@ -176,14 +175,14 @@ def _connect(site: ExecSite, host: str, deadline: float) -> socket.socket:
             except OSError:
                 if address == host and time.monotonic() >= deadline:
                     raise
-        time.sleep(RETRY)
+        time.sleep(RETRY_SECONDS)
 
 
 def _converse(channel: Channel) -> int:
     poll = select.poll()
     while True:
         poll.register(channel, select.POLLIN | (select.POLLOUT if channel.wants_to_write else 0))
-        poll.poll(None if channel.is_open else TICK * 1000)
+        poll.poll(None if channel.is_open else TICK_SECONDS * 1000)
         channel.flush()
         for message in channel.receive():
             if message["kind"] == "refused":
@@ -192,8 +191,8 @@ def _converse(channel: Channel) -> int:
                 os.write(2, message["text"].encode("latin-1"))
             elif message["kind"] == "end":
                 return int(message["code"])
-        if not channel.is_open and time.monotonic() - channel.opened_at > HELLO_BOUND:
-            raise TimeoutError(0, f"no answer within {HELLO_BOUND:g} s")
+        if not channel.is_open and time.monotonic() - channel.opened_at > HELLO_SECONDS:
+            raise TimeoutError(0, f"no answer within {HELLO_SECONDS:g} s")
 
 
 # The other hosts' side
@@ -246,7 +245,7 @@ class ExecServer:
                 poll.register(channel, select.POLLIN | (select.POLLOUT if channel.wants_to_write else 0))
             # What came before a time in which this process stood still is read first
             looked = time.monotonic()
-            ready = [fd for fd, _ in poll.poll(TICK * 1000)]
+            ready = [fd for fd, _ in poll.poll(TICK_SECONDS * 1000)]
             for listener in self._listeners:
                 if listener.fileno() in ready:
                     self._admit(listener)

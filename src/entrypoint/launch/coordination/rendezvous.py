@@ -7,7 +7,7 @@ import time
 
 from launch import signals
 from launch.base.errors import STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
-from launch.coordination.member import NEWS_BOUND, Member
+from launch.coordination.member import NEWS_SECONDS, Member
 from launch.coordination.membership import MemberConfig, as_verdict, list_hosts
 from launch.coordination.sockets import SAME_TOKEN
 from launch.discovery import host_addresses
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Seconds
-LOOK = 0.02
-# Seconds between looks of a host whose part is over
-STAY = 0.2
-# Seconds until the first line that says who is missing, and between two of them
-FIRST_REPORT, REPORT = 1.0, 15.0
-# Seconds
-RESOLVE_BOUND = 2.0
+LOOK_SECONDS = 0.02
+# Between looks of a host whose part is over
+STAY_SECONDS = 0.2
+# Until the first line that says who is missing, and between two of them
+FIRST_REPORT_SECONDS, REPORT_SECONDS = 1.0, 15.0
+RESOLVE_SECONDS = 2.0
 # 128 + SIGTERM: another host got the signal
 STOP_CODE = 143
 
@@ -33,13 +31,13 @@ class ProgressNotes:
     """When to say once more who is missing."""
 
     def __init__(self) -> None:
-        self._next = time.monotonic() + FIRST_REPORT
+        self._next = time.monotonic() + FIRST_REPORT_SECONDS
 
     def is_due(self) -> bool:
-        """True once per interval."""
+        """Return True once per interval."""
         if time.monotonic() < self._next:
             return False
-        self._next = time.monotonic() + REPORT
+        self._next = time.monotonic() + REPORT_SECONDS
         return True
 
 
@@ -95,7 +93,7 @@ def wait_until_ready(group: Member) -> Outcome | None:
             return Outcome(STOP_CODE, Failure(cause, host=group.config.host, exit_code=STOP_CODE))
         if notes.is_due():
             _say(f"ready; waiting for {_list_missing(group)} to install what the job needs")
-        signals.sleep(LOOK)
+        signals.sleep(LOOK_SECONDS)
     group.close_probe_listener()
     return None
 
@@ -105,17 +103,17 @@ def await_end(group: Member, own: Outcome) -> Outcome:
     told = own.failure is not None and own.failure.host == group.config.host and not own.stopped
     if not (told and group.config.rules.is_data_host(group.config.host)):
         return own
-    deadline = time.monotonic() + NEWS_BOUND
+    deadline = time.monotonic() + NEWS_SECONDS
     try:
         while not (group.end or group.has_to_restart or group.stopping_host() or group.failure_is_tolerated):
             if time.monotonic() >= deadline:
                 return own
-            signals.sleep(LOOK)
+            signals.sleep(LOOK_SECONDS)
         if not group.failure_is_tolerated:
             return own
         _say("the job goes on: other data hosts take over from this one, which waits for the end")
         while not (group.end or group.has_to_restart or group.stopping_host()):
-            signals.sleep(STAY)
+            signals.sleep(STAY_SECONDS)
     except signals.StopRequested as stop:
         group.tell_stopping(stop.signum)
     if group.stopping_host():
@@ -148,13 +146,13 @@ def _wait_for_all(group: Member, timeout: float) -> None:
             raise _timeout_error(group, timeout)
         if notes.is_due():
             _say(_whom_we_wait_for(group))
-        signals.sleep(LOOK)
+        signals.sleep(LOOK_SECONDS)
 
 
 def _whom_we_wait_for(group: Member) -> str:
     if not group.missing:
         return f"waiting for {group.config.rules.leader}: {group.leader.trouble}"
-    nameless = host_addresses.find_unresolved(group.missing, RESOLVE_BOUND) if group.config.is_leader else ()
+    nameless = host_addresses.find_unresolved(group.missing, RESOLVE_SECONDS) if group.config.is_leader else ()
     text = (
         f"waiting for {_list_missing(group)}, {group.missing_count} of the job's {len(group.config.rules.hosts)} hosts"
     )

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # Every host of the job may come at once
 BACKLOG = 1024
-# Bytes; what all hosts say of themselves is one line
-MOST_LINE = 1 << 28
+# What all hosts say of themselves is one line
+MOST_LINE_BYTES = 1 << 28
 SAME_TOKEN = "give every host the same DLC_JOB_TOKEN or job name"  # noqa: S105 - a remedy
 
 
@@ -81,7 +81,7 @@ def accept_connection(listener: socket.socket) -> tuple[socket.socket, str] | No
 
 def group_channel(sock: socket.socket, key: bytes, is_server: bool, host: str = "") -> Channel:
     """Return one end of a host's connection to the coordinator."""
-    return Channel(sock, key, "group", is_server, host, MOST_LINE)
+    return Channel(sock, key, "group", is_server, host, MOST_LINE_BYTES)
 
 
 # Of a host's probe listener, at which a few others try
@@ -95,9 +95,9 @@ RESERVED_SHARE = 3
 
 
 def count_seats(hosts: int, files: int) -> int:
-    """Return how many strangers the coordinator seats beside `hosts` hosts where a process may open `files` files.
+    """Return how many strangers the coordinator seats beside `hosts` hosts if a process may open `files` files.
 
-    A negative number of files is any. Raises LaunchError (CONFIG) where they do not even do for the hosts.
+    A negative number of files is any. Raises LaunchError (CONFIG) if they do not even do for the hosts.
     """
     files = files if files >= 0 else MANY_FILES
     room = files - min(RESERVE, files // RESERVED_SHARE) - hosts
@@ -134,10 +134,10 @@ class UnprovedClaims:
         return f"{host} was claimed {times}, last from {self._peer[host]}, without the job's token" if count else ""
 
 
-# Seconds of a wrong answer, after which its end changes nothing
-SURE_AFTER = 5.0
-# Seconds of the same trouble, where waiting does not mend it
-HOPELESS_AFTER = 12.0
+# Of a wrong answer, after which its end changes nothing
+SURE_AFTER_SECONDS = 5.0
+# Of the same trouble, if waiting does not mend it
+HOPELESS_AFTER_SECONDS = 12.0
 
 
 def source_address(own: str) -> tuple[str, int] | None:
@@ -164,12 +164,12 @@ class CoordinatorAddress:
 
     @property
     def why_unreachable(self) -> str:
-        """Why waiting for the leader has no use; empty while it may have."""
+        """Say why waiting for the leader has no use; empty while it may have."""
         # A resolver or a coordinator that stands still since then says nothing more
         lasted = self._bad_last - self._bad_since
-        if self._kind == "wrong" and lasted >= SURE_AFTER:
+        if self._kind == "wrong" and lasted >= SURE_AFTER_SECONDS:
             lasted = time.monotonic() - self._bad_since
-        enough = max(HOPELESS_AFTER, self._heartbeat) if self._kind == "silent" else HOPELESS_AFTER
+        enough = max(HOPELESS_AFTER_SECONDS, self._heartbeat) if self._kind == "silent" else HOPELESS_AFTER_SECONDS
         return self._bad if lasted >= enough else ""
 
     def connect(self, own: str, timeout: float) -> socket.socket:
@@ -210,7 +210,7 @@ class CoordinatorAddress:
             self._note_bad("silent" if isinstance(error, TimeoutError) else "wrong", why, other)
         elif "does not resolve" in how:
             return
-        elif self._kind == "silent" or self._bad_last - self._bad_since < SURE_AFTER:
+        elif self._kind == "silent" or self._bad_last - self._bad_since < SURE_AFTER_SECONDS:
             # It was there for a moment, and is gone: what ran before this job, or a leader that ended
             self._bad = ""
 
@@ -229,12 +229,11 @@ def _is_unknown(host: str) -> bool:
         return error.errno == socket.EAI_NONAME
 
 
-# Seconds between looks for callers whose time is over
-OVERDUE_INTERVAL = 1.0
+# Between looks for callers whose time is over
+OVERDUE_INTERVAL_SECONDS = 1.0
 # A port that is free on one address may be taken on the next
 OPEN_TRIES = 5
-# Seconds
-CLOSE_BOUND = 5.0
+CLOSE_SECONDS = 5.0
 
 
 class ProbeListener(threading.Thread):
@@ -257,12 +256,12 @@ class ProbeListener(threading.Thread):
             self._poll.register(fd, select.POLLIN)
 
     def close(self) -> None:
-        """Nobody is answered any more, and the port is free; once is enough."""
+        """Answer nobody any more, and free the port; once is enough."""
         if self._is_closing:
             return
         self._is_closing = True
         os.write(self._wake_write, b"x")
-        self.join(CLOSE_BOUND)
+        self.join(CLOSE_SECONDS)
         os.close(self._wake_read)
         os.close(self._wake_write)
 
@@ -270,7 +269,7 @@ class ProbeListener(threading.Thread):
         """Run the thread."""
         try:
             while not self._is_closing:
-                for fd, _ in self._poll.poll(OVERDUE_INTERVAL * 1000 if self._callers else None):
+                for fd, _ in self._poll.poll(OVERDUE_INTERVAL_SECONDS * 1000 if self._callers else None):
                     self._serve(fd)
                 for caller in self._pending.overdue(time.monotonic()):
                     self._see_off(caller)

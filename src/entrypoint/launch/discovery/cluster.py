@@ -97,7 +97,7 @@ def make_cluster(
 ) -> Cluster:
     """Make a cluster from hosts that did not come from resourceconfig.json. `groups`: name -> hosts, all in one.
 
-    Raises LaunchError: no host, one twice, a name that is none, a current host that is not among them.
+    Raises LaunchError if no host is listed, one twice, a name is invalid, or the current host is not listed.
     """
     interface = environ.get("DLC_NETWORK_INTERFACE") or _interface_of_default_route()
     check_hosts(where, "hosts", hosts)

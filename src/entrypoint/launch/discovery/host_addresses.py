@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# Seconds; a resolver that hangs must not keep the leader from listening
-OWN_NAME_BOUND = 2.0
+# A resolver that hangs must not keep the leader from listening
+OWN_NAME_SECONDS = 2.0
 # That resolve at a time
 THREADS = 32
 # Ioctl: the IPv4 address of an interface
@@ -64,13 +64,13 @@ def is_address(host: str) -> bool:
 def own_addresses(host: str, interface: str) -> tuple[str, ...]:
     """Return the addresses by which the job knows this host: its interface's, and those that its name means.
 
-    Empty where neither is known. The name may resolve late or never; it is waited for OWN_NAME_BOUND.
+    Empty if neither is known. The name may resolve late or never; it is waited for OWN_NAME_SECONDS.
     """
     found = list(_interface_addresses(interface))
     named: list[str] = []
     thread = threading.Thread(target=lambda: named.extend(resolve(host)), daemon=True)
     thread.start()
-    thread.join(OWN_NAME_BOUND)
+    thread.join(OWN_NAME_SECONDS)
     own = [address for address in named if is_own_address(address)]
     return tuple(dict.fromkeys([*own, *found]))
 

@@ -25,7 +25,7 @@ HOST_FILE = "OMPI_MCA_orte_default_hostfile"
 def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """Return one host, whose mpirun starts ranks on others; None outside of an MPIJob.
 
-    Raises LaunchError on a worker: what it has to run is sshd, which the operator starts where nothing else is stated.
+    Raises LaunchError on a worker: what it has to run is sshd, which the operator starts if nothing else is stated.
     """
     role = environ.get("K_MPI_JOB_ROLE")
     if role == "worker":
@@ -88,7 +88,7 @@ def _number_of_hosts(environ: Mapping[str, str]) -> int | None:
         return _read_number("PET_NNODES", most or least, 1, MOST_HOSTS)
     if not all(environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR")):
         return None
-    # A PyTorchJob counts processes where it knows how many each host has.
+    # A PyTorchJob counts processes if it knows how many each host has.
     processes = environ.get("PET_NPROC_PER_NODE", "")
     size = _read_number("WORLD_SIZE", environ["WORLD_SIZE"], 1, MOST_HOSTS * 1024)
     return max(1, size // int(processes)) if re.fullmatch(r"[1-9]\d{0,3}", processes) else size

@@ -20,8 +20,8 @@ MOST_HOSTS = 100_000
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """Return the pods of the job; None outside of one, and with DLC_NUM_HOSTS=1: each pod is a job then.
 
-    Raises LaunchError: nobody says how many pods there are, a number that is none, a host name that does not end with
-    the index.
+    Raises LaunchError if nothing says how many pods there are, a number is invalid, or the host's name does not end
+    with the index.
     """
     if "JOB_COMPLETION_INDEX" not in environ:
         return None

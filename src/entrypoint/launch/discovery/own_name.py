@@ -49,7 +49,7 @@ def list_names(names: Iterable[str], address: str = LOOPBACK, root: str = "/") -
 
 
 def describe_trouble(root: str = "/") -> list[str]:
-    """Say that the own name does not resolve where the launcher cannot mend it; nothing if all is well."""
+    """Say that the own name does not resolve if the launcher cannot mend it; nothing if all is well."""
     name = get_own_name()
     if may_list_names(root) or not find_unlisted([name], root):
         return []

@@ -9,7 +9,7 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, Task, make_cluster
 
-# Salloc's own shell, where sites run it on the first node: no step of the user's
+# Salloc's own shell, which some sites run on the first node: no step of the user's
 INTERACTIVE_STEP = str(0xFFFFFFFA)
 START = "start it with `srun --ntasks-per-node=1`"
 ALONE = "for a job of this host alone set DLC_HOSTS to its name"

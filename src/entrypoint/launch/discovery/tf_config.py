@@ -56,7 +56,7 @@ def _parse_config(text: str) -> dict[str, Any]:
 
 
 def _read_tasks(config: dict[str, Any]) -> dict[str, list[str]]:
-    """Type of task -> addresses, in rank order."""
+    """Map each type of task to its addresses, in rank order."""
     cluster = config.get("cluster") or {}
     if not isinstance(cluster, dict):
         raise _malformed_config("an object with types of tasks", cluster)

@@ -88,7 +88,7 @@ def _find_links(folder: str) -> list[str]:
 
 
 def safe_name(name: str) -> str:
-    """Return a member's name without anything that could lead out of the folder; "" where nothing is left."""
+    """Return a member's name without anything that could lead out of the folder; "" if nothing is left."""
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 

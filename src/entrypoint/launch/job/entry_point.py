@@ -15,8 +15,8 @@ SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL, EXECUTABLE = "script", "package", "modu
 SETTING = "sagemaker_program"
 MOST_NAMES_SHOWN = 10
 _MODULE = re.compile(r"-m\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
-# Bytes, as in the kernel
-LONGEST_SHEBANG = 256
+# As in the kernel
+LONGEST_SHEBANG_BYTES = 256
 
 
 class EntryPoint(NamedTuple):
@@ -189,7 +189,7 @@ def _interpreter(path: str) -> tuple[str, ...]:
     """
     try:
         with open(path, "rb") as file:
-            start = file.read(LONGEST_SHEBANG)
+            start = file.read(LONGEST_SHEBANG_BYTES)
     except OSError:
         return ()
     line = start.partition(b"\n")[0]

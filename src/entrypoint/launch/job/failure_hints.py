@@ -47,7 +47,7 @@ _ADVICE = (
 
 
 def find_hint(lines: Iterable[str], dialect: str) -> str:
-    """Return the hint that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
+    """Return the hint for a script's last lines, "" if none fits. `dialect`: of the script's arguments."""
     # PyTorch says which rank, too
     words = tuple(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     return hint_for_arguments(words, dialect) or next(
@@ -76,7 +76,7 @@ _REFUSED = (
     r"|Unknown command line flag|FATAL Flags parsing error"
     r"|Error: (No such option|Got unexpected extra argument|Option )"
 )
-# The option that they do not know. Where their first word is a value such as True, its option is known.
+# The option that they do not know. If their first word is a value such as True, its option is known.
 _UNKNOWN = r"(?:unrecognized arguments: (?=-)|Unknown command line flag '|[Nn]o such option:? '?)(-{0,2}[A-Za-z][\w-]*)"
 # Parsers that are not the script's: a hyperparameter never reaches them.
 _NOT_THE_SCRIPT = r"^(torchrun|accelerate|deepspeed|horovodrun)\b"

@@ -108,7 +108,7 @@ def read_job(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()
     texts = read_object(path) or {}
     everything = {key: _parse_value(path, key, value) for key, value in texts.items()}
     if not isinstance(everything.get(JOB_NAME), (str, type(None))) and isinstance(texts[JOB_NAME], str):
-        # A name, also where it is written like a number: 2026, 1e3
+        # A name, even if it is written like a number: 2026, 1e3
         everything[JOB_NAME] = texts[JOB_NAME]
     parameters = {key: value for key, value in everything.items() if key.startswith(PLATFORM_PREFIX) or key in CONSUMED}
     own = {key: value for key, value in everything.items() if key not in parameters}
@@ -139,7 +139,7 @@ def _parse_value(path: str, key: str, value: Any) -> Any:
             return value
     try:
         passable = is_passable(json.dumps(value, ensure_ascii=False))
-        # JSON writes a NUL as \u0000, and a text in which these six characters stand with one more backslash.
+        # JSON writes a NUL as \u0000. If a text itself has these six characters, JSON doubles their backslash.
         passable = passable and "\\u0000" not in json.dumps(value).replace("\\\\", "")
     except (ValueError, RecursionError):
         passable = False

@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
 
 def locate_code(job: Job, paths: Paths) -> Source:
-    """Return the source that counts. A code directory that is not empty always does.
+    """Return where the code comes from: a code directory that is not empty, before all else.
 
     The platform's toolkit never fills it twice, and an image may bring its code along.
 

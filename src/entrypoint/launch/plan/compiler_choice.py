@@ -27,7 +27,7 @@ class CompilerChoice(NamedTuple):
     """`source` is the variable or the hyperparameter that asks, "" if none does."""
 
     source: str = ""
-    # "off", and "" where the hyperparameter asks and the image has no default
+    # "off", and "" if the hyperparameter asks and the image has no default
     backend: str = ""
     debug: bool = False
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# Bytes searched
-LARGEST_SCRIPT = 4 * 1024 * 1024
-# Whatever the strategy, in spite of its name
+# More is not searched
+LARGEST_SCRIPT_BYTES = 4 * 1024 * 1024
+# Of any strategy, in spite of its name
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 
 
@@ -39,7 +39,7 @@ class Context(NamedTuple):
     environ: Mapping[str, str]
     paths: Paths
     venv: str
-    # Where this host's launcher keeps private files of the job
+    # Where this launcher keeps private files
     run_dir: str
     # Libraries of the image, of those that strategies ask about; empty: unknown
     installed: frozenset[str]
@@ -93,7 +93,7 @@ class Context(NamedTuple):
             return False
         try:
             with open(f"{self.paths.code}/{self.entry.name}", "rb") as file:
-                return pattern.search(file.read(LARGEST_SCRIPT)) is not None
+                return pattern.search(file.read(LARGEST_SCRIPT_BYTES)) is not None
         except OSError:
             return False
 

@@ -12,7 +12,7 @@ from launch.base.paths import Paths
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
 from launch.job.entry_point import MODULE, SCRIPT, EntryPoint
-from launch.plan.context import LARGEST_SCRIPT, Context
+from launch.plan.context import LARGEST_SCRIPT_BYTES, Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
             continue
         seen.add(path)
         with open(f"{folder}/{path}", "rb") as file:
-            text = file.read(LARGEST_SCRIPT)
+            text = file.read(LARGEST_SCRIPT_BYTES)
         yield path, text
         for module, names in _IMPORTS.findall(text):
             for name in [module, *re.findall(rb"[\w.]+", names)]:
@@ -127,7 +127,7 @@ _MIXED = r"Only instances of `?keras|KerasTensor|Could not interpret (optimizer|
 
 
 def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
-    """Return what to do about a TensorFlow script's last lines, "" for failures of its own. `env`: the script's."""
+    """Return what to do about a TensorFlow script's last lines, "" if no advice fits. `env`: the script's."""
     text = "\n".join(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
     for pattern, remedy in _ADVICE:
         if match := re.search(pattern, text, re.MULTILINE):

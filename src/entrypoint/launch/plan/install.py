@@ -85,7 +85,7 @@ def pip_installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
 
 
 def make_own_folders(context: Context) -> None:
-    """Make the folders that the variables of the job's processes name, where they name any. Raises LaunchError."""
+    """Make the folders that the variables of the job's processes name, if they name any. Raises LaunchError."""
     env, run_dir = context.env, context.run_dir
     home, own = f"{run_dir}/{HOME}", f"{run_dir}/{PACKAGES}"
     try:

@@ -65,7 +65,7 @@ def address_of(host: str, cluster: Cluster, network: Network) -> str:
 
 
 def join_host_port(host: str, port: int | str) -> str:
-    """`host:port`; an IPv6 literal gets the brackets that tell its colons from the port's."""
+    """Return `host:port`; an IPv6 literal gets the brackets that tell its colons from the port's."""
     return f"{url_host(host)}:{port}"
 
 

@@ -77,8 +77,8 @@ class Request(NamedTuple):
         """Return the hosts whose end this host waits for and, on the leader, those whose end is the job's.
 
         Below MPI the leader's mpirun is the whole job, with Ray the leader's script. With TensorFlow 2's parameter
-        servers the chief is: its workers serve it for ever. The platform's (`master` in TF_CONFIG) train by themselves,
-        and each counts.
+        servers the chief is the job: its workers serve it for ever. If TF_CONFIG has a `master`, as on the platform,
+        the workers train by themselves, and each counts.
         """
         if len(self.group_hosts) < 2:
             return ()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Other variables and the files of input/config repeat them: left out if a thousand hosts make them too long.
 AGGREGATES = ("SM_TRAINING_ENV", "SM_RESOURCE_CONFIG", "SM_INSTANCE_GROUPS_DICT")
-# Bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
-LONGEST_VARIABLE = 128 * 1024 - 1
+# Of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
+LONGEST_VARIABLE_BYTES = 128 * 1024 - 1
 
 
 def encode_value(value: object) -> str:
@@ -160,7 +160,7 @@ def explain_misspelt(environ: Mapping[str, str]) -> list[Decision]:
 
 
 def _fits(name: str, value: str) -> bool:
-    return len(os.fsencode(f"{name}={value}")) <= LONGEST_VARIABLE
+    return len(os.fsencode(f"{name}={value}")) <= LONGEST_VARIABLE_BYTES
 
 
 def _check_lengths(variables: Mapping[str, str]) -> None:
@@ -171,7 +171,7 @@ def _check_lengths(variables: Mapping[str, str]) -> None:
                 DATA,
                 "too long for a variable of a process",
                 where=name,
-                expected=f"at most {LONGEST_VARIABLE} bytes",
+                expected=f"at most {LONGEST_VARIABLE_BYTES} bytes",
                 found=f"{size} bytes",
                 remedy="pass large values in a file of an input channel, not as a hyperparameter",
             )

@@ -30,7 +30,7 @@ STRATEGIES = {
     "ray": "launch.plan.strategies.ray:plan",
 }
 
-# Only where the platform starts a launcher for each rank
+# Only if the platform starts a launcher for each rank
 TASK = {"task": "launch.plan.strategies.torchrun:plan"}
 
 
@@ -39,7 +39,7 @@ class StrategyChoice(NamedTuple):
 
     source: str
     strategy: str
-    # Where another strategy than the one asked for runs
+    # If another strategy than the one asked for runs
     decisions: tuple[Decision, ...] = ()
 
 
@@ -66,7 +66,7 @@ def choose_strategy(
     """Return the choice that wins, None for a plain job of one process per host. `installed`: see frameworks.py.
 
     `groups` are the distributed ones. Raises LaunchError for a DLC_STRATEGY or DLC_HOROVOD_CONTROLLER that does not
-    exist, and where the platform started a launcher for every rank and the strategy starts ranks itself.
+    exist, and if the platform started a launcher for every rank and the strategy starts ranks itself.
     """
     request = _first_choice(job, environ)
     if cluster.task:

@@ -118,7 +118,7 @@ def as_report(
 
 
 def _difference(known: Mapping[str, Mapping[str, Any]], key: str, what: str, remedy: str) -> HostFinding | None:
-    """Return a finding that tells who has which value, unless all have the same."""
+    """Return a finding that tells which hosts have which value, unless all have the same."""
     holders: dict[str, list[str]] = {}
     for host in sorted(known):
         holders.setdefault(str(known[host][key]), []).append(host)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # For nvidia-smi, which waits for a driver that hangs
 SECONDS = 3.0
-# Seconds from its kill to its end
-ENDS = 1.0
+# From its kill to its end
+ENDS_SECONDS = 1.0
 # Drivers before 510 do not know the last one
 FIELDS = ("name", "memory.total", "driver_version", "compute_cap")
 
@@ -92,7 +92,7 @@ def _ask_driver(environ: Mapping[str, str]) -> list[list[str]]:
 
 
 def parse_answer(text: str, fields: int) -> list[list[str]]:
-    """Return the rows of what nvidia-smi printed; its messages are none."""
+    """Return the rows that nvidia-smi printed; its messages have another number of fields."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == fields]
 
@@ -121,9 +121,9 @@ def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
         text = child.communicate(timeout=SECONDS)[0]
     except subprocess.TimeoutExpired:
         child.kill()
-        # One that the driver holds ends later
+        # A process that the driver holds ends later
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(ENDS)
+            child.wait(ENDS_SECONDS)
         if child.stdout:
             child.stdout.close()
         return ""

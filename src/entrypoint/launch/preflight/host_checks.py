@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from launch.discovery.devices import Devices
 
 
-# Bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
-SMALL_SHM = 1 << 30
+# Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
+SMALL_SHM_BYTES = 1 << 30
 # Descriptors; every pair of ranks and every data-loading worker takes some
 SMALL_NOFILE = 4096
-# Bytes; a checkpoint of a small model with its optimizer's state
-LITTLE_ROOM = 1 << 30
+# A checkpoint of a small model with its optimizer's state
+LITTLE_ROOM_BYTES = 1 << 30
 AMAZON_VENDOR = "0x1d0f"
-# What NCCL loads where NCCL_NET_PLUGIN names nothing else
+# What NCCL loads if NCCL_NET_PLUGIN names nothing else
 PLUGIN = "libnccl-net.so"
 MORE_SHM = "start the container with --shm-size=8g or --ipc=host"
 
@@ -84,7 +84,7 @@ def _check_disks(environ: Mapping[str, str]) -> list[HostFinding]:
         except OSError:
             continue
         free = space.f_frsize * space.f_bavail
-        if free < LITTLE_ROOM:
+        if free < LITTLE_ROOM_BYTES:
             short.setdefault((device, free >> 20), []).append(folder)
     return [
         HostFinding(
@@ -111,7 +111,7 @@ def _check_shared_memory(root: str) -> HostFinding | None:
     except OSError:
         return HostFinding("there is no shared memory (/dev/shm)", MORE_SHM)
     size = space.f_frsize * space.f_blocks
-    if size >= SMALL_SHM:
+    if size >= SMALL_SHM_BYTES:
         return None
     return HostFinding(
         f"shared memory (/dev/shm) is {size >> 20} MiB: data-loading workers and NCCL fail when it is full",

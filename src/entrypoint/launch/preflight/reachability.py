@@ -31,16 +31,15 @@ if TYPE_CHECKING:
 
 # Hosts; up to so many try all others
 ALL_PAIRS = 16
-# Seconds: a network being set up, or lost packets, are not the job's end
-BOUND = 10.0
-# Seconds for one connection
-ATTEMPT = 3.0
-# Seconds between two attempts
-PAUSE = 0.2
-# Seconds, for a resolver
-SLACK = 5.0
-# Seconds
-LOOK = 0.005
+# A network being set up, or lost packets, are not the job's end
+BOUND_SECONDS = 10.0
+# For one connection
+ATTEMPT_SECONDS = 3.0
+# Between two attempts
+PAUSE_SECONDS = 0.2
+# For a resolver
+SLACK_SECONDS = 5.0
+LOOK_SECONDS = 0.005
 # Hosts that a message names, each with its address
 MOST_NAMED = 4
 REMEDY = "check the security group, network policy or firewall: the job's hosts need every port between them"
@@ -76,11 +75,11 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
     tries = [Probe(own, host, facts, group.config.key) for host, facts in known if facts.get("door")]
     for each in tries:
         each.start()
-    deadline = time.monotonic() + BOUND + SLACK
+    deadline = time.monotonic() + BOUND_SECONDS + SLACK_SECONDS
     while any(each.is_alive() for each in tries) and time.monotonic() < deadline:
         if group.end or group.stopping_host():
             return []
-        signals.sleep(LOOK)
+        signals.sleep(LOOK_SECONDS)
     failed = [each for each in tries if not each.has_reached]
     if not failed:
         return []
@@ -95,16 +94,16 @@ def exchange_findings(group: Member, findings: list[HostFinding]) -> list[HostFi
     own = group.config.host
     errors = [Failure(str(finding), host=own, exit_code=CONFIG) for finding in findings if finding.is_error]
     group.report(errors[0] if errors else None)
-    deadline = time.monotonic() + BOUND + 2 * SLACK
+    deadline = time.monotonic() + BOUND_SECONDS + 2 * SLACK_SECONDS
     while group.end is None and time.monotonic() < deadline:
-        signals.sleep(LOOK)
+        signals.sleep(LOOK_SECONDS)
     if group.end is None or group.end.ok or group.end.host == own:
         return findings
     return [*findings, HostFinding(group.end.cause, "", is_error=True)]
 
 
 class Probe(threading.Thread):
-    """One host tries another, until it answers or BOUND is over."""
+    """One host tries another, until it answers or BOUND_SECONDS is over."""
 
     def __init__(self, own: str, host: str, facts: dict[str, Any], key: bytes) -> None:
         super().__init__(daemon=True, name=f"try {host}")
@@ -120,12 +119,12 @@ class Probe(threading.Thread):
 
     def run(self) -> None:
         """Run the thread."""
-        deadline = time.monotonic() + BOUND
+        deadline = time.monotonic() + BOUND_SECONDS
         while True:
             self.has_reached = any(self._answers(address, deadline) for address in self._addresses())
-            if self.has_reached or time.monotonic() + PAUSE >= deadline:
+            if self.has_reached or time.monotonic() + PAUSE_SECONDS >= deadline:
                 return
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
 
     def _addresses(self) -> Iterator[str]:
         """Yield where it came from, so that no resolver that hangs is waited for; then what its name means."""
@@ -137,7 +136,7 @@ class Probe(threading.Thread):
         yield from (address for address in found if address != self._came_from)
 
     def _answers(self, address: str, deadline: float) -> bool:
-        timeout = min(ATTEMPT, deadline - time.monotonic())
+        timeout = min(ATTEMPT_SECONDS, deadline - time.monotonic())
         if timeout <= 0:
             return False
         self._address = address

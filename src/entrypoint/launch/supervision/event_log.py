@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-# Bytes of one process's log
-LARGEST_LOG = 16 << 20
+# Of one process's log
+LARGEST_LOG_BYTES = 16 << 20
 # Lines; a job that restarts its processes again and again must not fill the disk
 MOST_EVENTS = 10_000
 
@@ -18,7 +18,7 @@ MOST_EVENTS = 10_000
 class ProcessLog:
     """One process's own output. What cannot be written is left out: the log is no reason for a job to fail."""
 
-    def __init__(self, path: str, largest: int = LARGEST_LOG) -> None:
+    def __init__(self, path: str, largest: int = LARGEST_LOG_BYTES) -> None:
         self._path = path
         self._half = largest // 2
         self._size = 0

@@ -35,7 +35,7 @@ _CHATTER = re.compile(
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "
     r"|WARNING: All log messages before absl::InitializeLog"
 )
-# Of a program that started the one that failed, whose own traceback is above.
+# The last line of a program that only started the failed one; the failed program's traceback is above.
 _STARTER = re.compile(r"torch\.distributed\.elastic\..*ChildFailedError|subprocess\.CalledProcessError")
 _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<string>")
 
@@ -43,7 +43,7 @@ _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<str
 def error_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
     """Return the frame in the user's code and the error line of the last traceback; () if there is none.
 
-    That of a program that only started the one that failed counts if there is no other.
+    The traceback of a program that only started the failed one counts if there is no other.
     """
     lines = tuple(_RANK.sub("", line) for line in lines)
     starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
@@ -129,8 +129,8 @@ _MPIRUN_LEFT = r"due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<ho
 def cause_after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
     """Return the failure of a stopped run as its ranks' files tell it; None if each ended with 0.
 
-    The starter's own exit code says nothing after a stop. `why` is what asked for it; `grace` is the one that ran out,
-    or 0.
+    The starter's own exit code says nothing after a stop. `why` is what asked for the stop; `grace` the seconds that
+    ran out, or 0.
     """
     for rank in ranks:
         if rank.code is None:

@@ -12,8 +12,8 @@ from launch.base.errors import Failure, Outcome
 
 # EX_IOERR of sysexits.h
 DISK_FULL = 74
-# Bytes; a file system that cannot take one more block is full
-PROBE_SIZE = 4096
+# A file system that cannot take one more block is full
+PROBE_BYTES = 4096
 # Characters of the failure file that the platform reads
 REASON_LENGTH = 1024
 
@@ -25,7 +25,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 def as_frame(failure: Failure, with_lines: bool = True) -> str:
     """Return the report between two rules, for stderr: the cause, and what the process said last.
 
-    `with_lines`: all its last lines, where they stand far above or among other ranks'; else those that tell most.
+    `with_lines`: all its last lines, if they stand far above or among other ranks'; else those that tell most.
     """
     # Only jobs that failed need it
     from launch.supervision.failure_cause import most_telling_lines
@@ -73,7 +73,7 @@ def reserve_file(path: str) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            os.write(fd, b"\n" * PROBE_SIZE)
+            os.write(fd, b"\n" * PROBE_BYTES)
         finally:
             os.close(fd)
 
@@ -91,7 +91,7 @@ def write_file(path: str, outcome: Outcome) -> bool:
         text = as_file_text(outcome.failure).encode("utf-8", "backslashreplace")
         fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            size = os.write(fd, text[:PROBE_SIZE])
+            size = os.write(fd, text[:PROBE_BYTES])
             os.ftruncate(fd, size)
             with contextlib.suppress(OSError):
                 os.write(fd, text[size:])
@@ -116,7 +116,7 @@ def as_stopped(outcome: Outcome, exit_code: int, host: str) -> Outcome:
 
 
 def check_disk(outcome: Outcome, folders: tuple[str, ...], host: str = "") -> Outcome:
-    """Turn a success into a failure where a folder of results (/opt/ml/model, /opt/ml/output) has no room left.
+    """Turn a success into a failure if a folder of results (/opt/ml/model, /opt/ml/output) has no room left.
 
     Libraries swallow ENOSPC, and a truncated model would be uploaded as a good one. A folder that is not there is left
     out. A failed outcome is kept, with the full disk added to its cause.
@@ -137,9 +137,9 @@ def _is_full(folder: str) -> bool:
     probe = os.path.join(folder, f".dlc-space-{os.getpid()}")
     try:
         with open(probe, "wb", buffering=0) as file:
-            written = file.write(b"\1" * PROBE_SIZE)
+            written = file.write(b"\1" * PROBE_BYTES)
             os.fsync(file.fileno())
-            return written < PROBE_SIZE
+            return written < PROBE_BYTES
     except OSError as error:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     finally:

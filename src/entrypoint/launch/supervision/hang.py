@@ -77,10 +77,9 @@ class Watchdog:
         return float(used) / os.sysconf("SC_CLK_TCK")
 
 
-# Seconds for one process to print its stacks and end; a busy host reads its libraries in first
-PER_PROCESS = 10.0
-# Seconds
-ALTOGETHER = 60.0
+# For one process to print its stacks and end; a busy host reads its libraries in first
+PROCESS_SECONDS = 10.0
+ALL_PROCESSES_SECONDS = 60.0
 # Characters of one process's stacks
 MOST_TEXT = 1 << 18
 
@@ -107,7 +106,7 @@ def collect_stacks(console: Console, planned: Mapping[int, str], ranks: RankFold
     names = {pid: _process_name(pid, planned) for pid in pids}
     for pid in pids:
         _send_signal(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + ALTOGETHER
+    deadline = time.monotonic() + ALL_PROCESSES_SECONDS
     sections = {}
     for pid in reversed(pids):
         if _runs_python(pid) and time.monotonic() < deadline:
@@ -122,7 +121,7 @@ def _abort_process(console: Console, pid: int, ranks: RankFolder) -> str:
     console.begin_capture()
     _send_signal(pid, signal.SIGABRT)
     _send_signal(pid, signal.SIGCONT)
-    deadline = time.monotonic() + PER_PROCESS
+    deadline = time.monotonic() + PROCESS_SECONDS
     told = ""
     while time.monotonic() < deadline and (process_tree.is_running(pid) or (below_parent and not told)):
         console.turn(0.02)
@@ -172,10 +171,9 @@ def _rank_of(pid: int) -> str:
 
 PIPE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 FILE_VARIABLE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
-# Seconds for the dumps; the thread looks once a second
-BOUND = 5.0
-# Seconds
-LOOK = 0.1
+# For the dumps; the thread looks once a second
+DUMP_SECONDS = 5.0
+LOOK_SECONDS = 0.1
 
 
 def dump_flight_recorder(variables: Mapping[str, str]) -> list[str]:
@@ -185,10 +183,10 @@ def dump_flight_recorder(variables: Mapping[str, str]) -> list[str]:
         return []
     started = time.time()
     asked = sum(_ask_for_dump(path) for path in _files_beginning_with(pipes) if path.endswith(".pipe"))
-    deadline = time.monotonic() + BOUND
+    deadline = time.monotonic() + DUMP_SECONDS
     found: list[str] = []
     while asked and len(found) < asked and time.monotonic() < deadline:
-        time.sleep(LOOK)
+        time.sleep(LOOK_SECONDS)
         found = [path for path in _files_beginning_with(files) if os.path.getmtime(path) >= started - 1]
     return sorted(found)
 

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from launch.supervision.output import Console
 
 
-# A marked line: the mark, its stream, what it is, whose it is, a blank, text. A line of a user's never begins with the
-# mark, for a prefix comes first. Before it stands what mpirun adds itself: `[1,3]<stderr>:` with --tag-output.
+# A marked line: the mark, the stream, whether it is a whole line or a part, the rank, a blank, the text. A user's line
+# never begins with the mark, because its prefix comes first. mpirun may add to the front: `[1,3]<stderr>:` with
+# --tag-output.
 _MARK = b"\x1e"
 _STDOUT, _STDERR = b"1", b"2"
 _WHOLE, _PART, _LAST_PART = b".", b"+", b"="
 _STDOUT_LINE = _MARK + _STDOUT + _WHOLE + b" "
 _MARKED = re.compile(rb"((?:[^\x1e\n]*<std[a-z]*>: ?)?)\x1e([12])([.+=])([^ \n]*) (.*\n)")
-# Bytes
-_LONGEST_RANK = 300
+_LONGEST_RANK_BYTES = 300
 # Of a line that is put together
 _LONGEST_HELD = 4 * LONGEST_LINE
 
 
 def use_frames(console: Console, rank: str) -> None:
-    """Have the console of a rank's parent below mpirun write packets, where its stderr is a pipe that can."""
+    """Have the console of a rank's parent below mpirun write packets, if its stderr is a pipe that can."""
     if _can_take_packets(2):
         console.stdout = FramedSink(2, rank, _STDOUT)
         console.stderr = FramedSink(2, rank, _STDERR)
@@ -58,7 +58,7 @@ class FramedSink(Sink):
 
     def __init__(self, fd: int, rank: str, stream: bytes) -> None:
         super().__init__(fd)
-        self._rank = rank.encode("utf-8", "surrogateescape")[:_LONGEST_RANK]
+        self._rank = rank.encode("utf-8", "surrogateescape")[:_LONGEST_RANK_BYTES]
         self._stream = stream
         self._mark = _STDOUT_LINE if stream == _STDOUT else b""
 

@@ -1,4 +1,4 @@
-"""The processes' output on its way out: prefixed lines where there are several, byte-exact where there is one."""
+"""The processes' output on its way out: prefixed lines if there are several, byte-exact if there is one."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TAIL_SIZE = 1 << 15
 BACKLOG = 1 << 20
 # A pipe that polls as writable takes this much without blocking (pipe(7))
 PIPE_BUF = 4096
-# Seconds while lines trickle in: one turn for many lines, not one each
-PAUSE = 0.02
-# Seconds between two states of a progress bar that are shown
-REDRAW_INTERVAL = 1.0
+# While lines trickle in: one turn for many lines
+PAUSE_SECONDS = 0.02
+# Between two states of a progress bar that are shown
+REDRAW_SECONDS = 1.0
 # What a pipe can be made to hold without privilege
 MOST_HELD = 1 << 20
-# Seconds in which a reader took nothing: after a stop it is not waited for any longer
-STALLED = 5.0
+# A reader took nothing for so long: after a stop nobody waits for it
+STALLED_SECONDS = 5.0
 
 # A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
 # a newline draw nothing.
@@ -45,7 +45,7 @@ class Sink:
     """Where output goes (our stdout or stderr). Never blocks: a reader that stalls must not keep us from a SIGTERM."""
 
     def __init__(self, fd: int, lock: int = -1) -> None:
-        """`lock`: a descriptor for flock() that all who write lines to the same pipe share, where they are several."""
+        """`lock`: a descriptor for flock() that all who write lines to the same pipe share, if there are several."""
         self.fd = fd
         self.pending = bytearray()
         self._lock = lock
@@ -185,7 +185,7 @@ class Stream:
         lines, start = [], 0
         for match in _REDRAW.finditer(text):
             line, start = text[start : match.start()], match.end()
-            if b"\n" in match.group() or (line and time.monotonic() - self._redrawn_at >= REDRAW_INTERVAL):
+            if b"\n" in match.group() or (line and time.monotonic() - self._redrawn_at >= REDRAW_SECONDS):
                 self._redrawn_at = 0.0 if b"\n" in match.group() else time.monotonic()
                 self._hidden = b""
                 lines.append(line + b"\n")
@@ -223,7 +223,7 @@ class Console:
     def turn(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for output or a wake-up, and carry what there is one step further."""
         if self._trickling:
-            _poll(self._wake_fds, [], min(timeout, PAUSE))
+            _poll(self._wake_fds, [], min(timeout, PAUSE_SECONDS))
         readable = [fd for fd, stream in self._streams.items() if not stream.is_stalled]
         writable = [sink.fd for sink in (self.stdout, self.stderr) if sink.pending]
         largest = 0
@@ -252,14 +252,14 @@ class Console:
         self.flush_all(timeout)
 
     def flush_all(self, timeout: float, is_short: Callable[[], object] = signals.received) -> None:
-        """Write what is queued, for `timeout` seconds; if time `is_short`, for STALLED without a reader."""
+        """Write what is queued, for `timeout` seconds; if time `is_short`, for STALLED_SECONDS without a reader."""
         taken_at, size = time.monotonic(), -1
         deadline = taken_at + timeout
         while self.stdout.pending or self.stderr.pending:
             now = time.monotonic()
-            if now >= deadline or (now - taken_at >= STALLED and is_short()):
+            if now >= deadline or (now - taken_at >= STALLED_SECONDS and is_short()):
                 return
-            wait = min(deadline - now, STALLED)
+            wait = min(deadline - now, STALLED_SECONDS)
             _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], wait)
             self.flush()
             if (left := len(self.stdout.pending) + len(self.stderr.pending)) != size:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 # linux/prctl.h; since Linux 3.4
 PR_SET_CHILD_SUBREAPER = 36
-# Bytes of a command line that are looked at
-LONGEST_COMMAND = 1 << 12
+# Of a command line, these are looked at
+LONGEST_COMMAND_BYTES = 1 << 12
 
 
 def adopt_orphans() -> bool:
@@ -118,7 +118,7 @@ def command_of(pid: int) -> tuple[str, ...]:
     """Return the command line; () for a process that is gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            text = file.read(LONGEST_COMMAND).decode("utf-8", "replace")
+            text = file.read(LONGEST_COMMAND_BYTES).decode("utf-8", "replace")
     except OSError:
         return ()
     return tuple(text.rstrip("\0").split("\0")) if text else ()

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-# Seconds; only output, signals and the end matter here
-IDLE = 3600.0
-# Seconds for a slow reader at the end
-FINISH_BOUND = 60.0
+# Only output, signals and the end matter here
+IDLE_SECONDS = 3600.0
+# For a slow reader at the end
+FINISH_SECONDS = 60.0
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
 LAST_LINES = 20
@@ -84,7 +84,7 @@ def run_rank(
     if console.is_open and os.fork() == 0:
         os.setsid()
         _carry_the_rest(console)
-    console.flush_all(FINISH_BOUND, lambda: ranks.is_stopping)
+    console.flush_all(FINISH_SECONDS, lambda: ranks.is_stopping)
     if ranks.is_stopping and running >= 0:
         # Every rank of this host that still runs shares this lock
         fcntl.flock(running, fcntl.LOCK_EX)
@@ -134,12 +134,12 @@ def _carry_until_the_end(console: Console, pid: int, ranks: RankFolder) -> int:
         for signum in signals.take_relayed():
             if process_tree.catches_signal(pid, signum):
                 process_tree.send_signal(pid, signum)
-        console.turn(IDLE)
+        console.turn(IDLE_SECONDS)
         signals.drain_wakeups()
 
 
 def _tell_launcher(path: str) -> None:
-    """Wake the launcher where this is the first rank here that ended with 0: ranks elsewhere may fail because of it."""
+    """Wake the launcher if this is the first rank here that ended with 0: ranks elsewhere may fail because of it."""
     with contextlib.suppress(OSError, ValueError):
         with open(path, encoding="ascii") as file:
             launcher = int(file.read())
@@ -151,9 +151,9 @@ def _carry_the_rest(console: Console) -> NoReturn:
     for signum in signals.STOP_SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
     while console.is_open:
-        console.turn(IDLE)
+        console.turn(IDLE_SECONDS)
         signals.drain_wakeups()
-    console.finish(FINISH_BOUND)
+    console.finish(FINISH_SECONDS)
     os._exit(0)
 
 
@@ -163,7 +163,7 @@ def _end_like(code: int) -> NoReturn:
         os._exit(code)
     import resource
 
-    # The program has left its own core, where one is wanted
+    # The program has left its own core, if one is wanted
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)

@@ -49,12 +49,12 @@ if TYPE_CHECKING:
             """Return the first process of the job that the stop ended, if that was on another host; else empty."""
 
 
-# Seconds; the platform sends SIGKILL 120 s after its SIGTERM
-STOP_GRACE, STOP_MARGIN = 100.0, 20.0
-# Seconds; for what is left when the job's own processes have ended or one has failed
-END_GRACE = 10.0
-# Seconds; the same with Ray, whose tasks nobody waits for when the script has ended
-RAY_END_GRACE = 3.0
+# The platform sends SIGKILL 120 s after its SIGTERM
+STOP_GRACE_SECONDS, STOP_MARGIN_SECONDS = 100.0, 20.0
+# For what is left when the job's own processes have ended or one has failed
+END_GRACE_SECONDS = 10.0
+# The same with Ray, whose tasks nobody waits for when the script has ended
+RAY_END_GRACE_SECONDS = 3.0
 
 
 class Settings(NamedTuple):
@@ -65,11 +65,11 @@ class Settings(NamedTuple):
     # `[host:rank] ` before every line; None: if there is more than one process
     prefix: bool | None = None
     # From a request to stop to the end of processes that still save
-    stop_grace: float = STOP_GRACE
+    stop_grace: float = STOP_GRACE_SECONDS
     # Then until the platform's own SIGKILL
-    stop_margin: float = STOP_MARGIN
+    stop_margin: float = STOP_MARGIN_SECONDS
     # From SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
-    end_grace: float = END_GRACE
+    end_grace: float = END_GRACE_SECONDS
     # Without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
     hang_timeout: float = 0.0
     # Told how this host's part ends; its end ends the run
@@ -121,7 +121,7 @@ def stop_limits(environ: Mapping[str, str]) -> Grace:
 
 
 def assumed_grace(environ: Mapping[str, str]) -> str:
-    """Say what a stop is taken to leave where only a default tells; empty if somebody said it."""
+    """Say what a stop is taken to leave if only a default tells; empty if somebody said it."""
     _, limit, whose = _find_platform(environ)
     if not whose or environ.get("DLC_TERMINATION_GRACE") or environ.get("DLC_STOP_GRACE"):
         return ""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # How a process ends that the stop ended, also one below a shell, which has no signal to show.
 _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 
-# Seconds for the one that failed first to end; a busy host takes some for Python and its libraries
-CAUSE_BOUND = 15.0
+# For the process that failed first to end; a busy host takes some for Python and its libraries
+CAUSE_SECONDS = 15.0
 
 
 class StopAttribution:
@@ -98,7 +98,7 @@ class StopAttribution:
         if not is_consequence(failure.last_lines):
             return False
         if self._await_until == 0.0:
-            self.awaiting, self._await_until = failure, time.monotonic() + CAUSE_BOUND
+            self.awaiting, self._await_until = failure, time.monotonic() + CAUSE_SECONDS
         return self.awaiting is not None
 
     def give_up(self, may_come: bool) -> Failure | None:

@@ -42,7 +42,7 @@ PIPE_PROGRAMS = frozenset((
 ))  # fmt: skip
 _HELPER = re.compile(r"from multiprocessing\.(resource_tracker|forkserver|semaphore_tracker) import")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
-# DeepSpeed's, where they lie in its folder; else a user's own name
+# DeepSpeed's, if they lie in its folder; else a user's own name
 _SHADOWED = frozenset(("runner.py", "launch.py"))
 
 

@@ -24,24 +24,25 @@ if TYPE_CHECKING:
     from launch.supervision.hang import Watchdog
 
 
-KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel
-GROUP_BOUND = 2.0  # seconds to hear from the group, when we failed, which host failed first
-LAST_CHANCE = 2.0  # seconds from SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
-OUTPUT_BOUND = 60.0  # seconds for a slow reader at the end
-KILL_INTERVAL = 0.05  # seconds between rounds of SIGKILL
-TICK, STOP_TICK = 1.0, 0.1  # seconds between looks at the watches; at the main processes after a stop
+KILL_SECONDS = 10.0  # what SIGKILL does not end hangs in the kernel
+GROUP_SECONDS = 2.0  # to hear from the group, when we failed, which host failed first
+# From SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
+LAST_CHANCE_SECONDS = 2.0
+OUTPUT_SECONDS = 60.0  # for a slow reader at the end
+KILL_INTERVAL_SECONDS = 0.05
+# Between looks at the watches; at the main processes after a stop; if only output and signals are awaited
+TICK_SECONDS, STOP_TICK_SECONDS, IDLE_SECONDS = 1.0, 0.1, 60.0
 NOT_SERVED = 69  # EX_UNAVAILABLE: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 TWICE = "SIGINT came twice"
-IDLE = 60.0  # seconds, for output and signals alone
 
 
 def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
     """Start every process and come back when they and all their descendants have ended.
 
-    What ends the rest, by SIGTERM to every descendant, the grace, SIGKILL: the first failure of an essential process, a
-    hang, the group's end, the end of all essential processes. A stop (a signal, another host's) goes to the main
-    processes alone (stop_targets.py) and ends the rest when these have ended. Without an essential process (a host that
+    The rest is ended (SIGTERM to every descendant, the grace, SIGKILL) after the first failure of an essential process,
+    a hang, the group's end, or the end of all essential processes. A stop (a signal, another host's) goes to the main
+    processes alone (stop_targets.py); the rest is ended when they have ended. Without an essential process (a host that
     serves others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process
     that cannot be started is a failure too (127 or 126, as in shells).
     """
@@ -57,7 +58,7 @@ def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) ->
 class Supervisor:
     """The state of one run. It runs until there is a reason to end it, then until `kill_at`, then it kills."""
 
-    watchdog: Watchdog | None = None  # loaded only where hangs are looked for
+    watchdog: Watchdog | None = None  # loaded only if hangs are looked for
 
     def __init__(self, settings: Settings) -> None:
         process_tree.adopt_orphans()
@@ -135,7 +136,7 @@ class Supervisor:
             outcome = outcome._replace(failure=outcome.failure and self.attribution.with_consequence(outcome.failure))
         if outcome.failure:
             self.console.stderr.write(as_frame(outcome.failure, with_lines=self.several).encode("utf-8", "replace"))
-        self.console.finish(self._within_margin(OUTPUT_BOUND, 0.2))
+        self.console.finish(self._within_margin(OUTPUT_SECONDS, 0.2))
         return outcome._replace(stopped=bool(self.stop))
 
     def is_stopped_already(self) -> bool:
@@ -213,7 +214,7 @@ class Supervisor:
                 return own
             if self.verdict or self.attribution.ended or time.monotonic() >= deadline:
                 break
-            self.console.turn(KILL_INTERVAL)
+            self.console.turn(KILL_INTERVAL_SECONDS)
             self.verdict = group.verdict()
         elsewhere = group.stopping_host() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
         why = self.stop or (elsewhere and f"stopped because {elsewhere} was asked to stop")
@@ -252,11 +253,11 @@ class Supervisor:
     def _patience(self) -> float:
         """Return the seconds to wait for something to happen."""
         if self.give_up_at < float("inf"):
-            return KILL_INTERVAL
+            return KILL_INTERVAL_SECONDS
         until_kill = self.attribution.limit_wait(self.kill_at - time.monotonic())
         if self.stop:  # nobody wakes us when a main process below a starter ends
-            return max(0.0, min(until_kill, STOP_TICK))
-        return max(0.0, min(until_kill, TICK if self.settings.hang_timeout else IDLE))
+            return max(0.0, min(until_kill, STOP_TICK_SECONDS))
+        return max(0.0, min(until_kill, TICK_SECONDS if self.settings.hang_timeout else IDLE_SECONDS))
 
     def _hear_requests(self) -> None:
         """Act upon new signals, and upon the stop of another host. A second SIGINT means now."""
@@ -373,12 +374,12 @@ class Supervisor:
             self._note_ended_by_stop(f"what was still running on {self.settings.host} was killed")
         if self.reasons == ["stop"] and self.kill_at:  # the grace ran out
             self._end("grace", float("inf"))
-            self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE, 0.2)
+            self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE_SECONDS, 0.2)
             return True
         left = process_tree.list_processes(process_tree.signal_all(signal.SIGKILL))
         now = time.monotonic()
         if self.give_up_at == float("inf"):
-            self.give_up_at = now + self._within_margin(KILL_BOUND, 0.3)
+            self.give_up_at = now + self._within_margin(KILL_SECONDS, 0.3)
             if left:
                 self._say(f"killed, {'still running after the grace' if self.kill_at else TWICE}: {left}")
         elif now >= self.give_up_at:
@@ -388,7 +389,7 @@ class Supervisor:
 
     def _news_bound(self) -> float:
         """Return the seconds to hear what our failure follows from: fewer than others have before they are killed."""
-        return self._within_margin(self.settings.stop_grace / 2, 0.5) if self.stop else GROUP_BOUND
+        return self._within_margin(self.settings.stop_grace / 2, 0.5) if self.stop else GROUP_SECONDS
 
     def _within_margin(self, bound: float, share: float) -> float:
         """Keep to the stop's margin: the platform's own SIGKILL must not come before we have said all."""

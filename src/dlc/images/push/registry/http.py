@@ -27,8 +27,8 @@ from dlc.images.push.registry.credentials import Credentials, is_loopback
 ANSWER_SECONDS = 30.0
 # The same for a file: a registry hashes and moves gigabytes before it answers.
 UPLOAD_SECONDS = 300.0
-# Bytes; manifests and configurations are some kilobytes.
-ANSWER_LIMIT = 16 << 20
+# Manifests and configurations are some kilobytes.
+ANSWER_BYTES = 16 << 20
 BLOCK = 64 << 10
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 # Error codes of the distribution specification.
@@ -180,13 +180,13 @@ def send_request(
 
 
 def _read_body(response: IO[bytes], where: str) -> bytes:
-    """Return the whole body, within ANSWER_LIMIT bytes and ANSWER_SECONDS however slowly it comes."""
+    """Return the whole body, within ANSWER_BYTES bytes and ANSWER_SECONDS however slowly it comes."""
     end = time.monotonic() + ANSWER_SECONDS
     found = bytearray()
     while block := response.read1(BLOCK):  # type: ignore[attr-defined]
         found += block
-        if len(found) > ANSWER_LIMIT:
-            raise RegistryError(f"{where}: expected at most {ANSWER_LIMIT >> 20} MiB, found more", NO_REGISTRY)
+        if len(found) > ANSWER_BYTES:
+            raise RegistryError(f"{where}: expected at most {ANSWER_BYTES >> 20} MiB, found more", NO_REGISTRY)
         if time.monotonic() > end:
             raise SilentError(f"{where}: no whole answer within {ANSWER_SECONDS:g} s", KEEP_TRYING)
     # read1 takes a body that was cut off for a whole one.

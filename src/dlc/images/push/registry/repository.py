@@ -25,10 +25,10 @@ OTHER_KINDS = (
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
-# Seconds; a registry that restarts is back within a minute.
-DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-# The most seconds that a registry may ask for; more is for the user to decide.
-LONGEST_DELAY = 300.0
+# A registry that restarts is back within a minute.
+DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# A registry may ask for so many; more is for the user to decide.
+LONGEST_DELAY_SECONDS = 300.0
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ class Repository:
 
     def _retry(self, operation: Callable[[], T]) -> T:
         failed: Counter[type[TransientError]] = Counter()
-        for delay in DELAYS:
+        for delay in DELAYS_SECONDS:
             try:
                 return operation()
             except TransientError as error:
@@ -178,7 +178,7 @@ class Repository:
                 if failed[type(error)] == error.tries:
                     raise
                 seconds = max(delay, error.after)
-                if seconds > LONGEST_DELAY:
+                if seconds > LONGEST_DELAY_SECONDS:
                     raise RegistryError(
                         f"{error.message}; it asks to wait {seconds:.0f} s", f"push again in {seconds:.0f} s"
                     ) from None

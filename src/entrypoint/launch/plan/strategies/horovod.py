@@ -7,10 +7,10 @@ from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
 
-# Seconds until the server listens
-WAIT = 120
-# Seconds; of every collective too: a rank may save for minutes
-GLOO_TIMEOUT = 600
+# Until the server listens
+WAIT_SECONDS = 120
+# Of every collective too: a rank may save for minutes
+GLOO_TIMEOUT_SECONDS = 600
 
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
@@ -46,11 +46,11 @@ def _rank_process(context: Context, local_rank: int) -> ProcessSpec:
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
         # Horovod gives up 1.5 s after a refusal, so ranks start when the server listens.
-        waiting = process_spec.command_after_servers(WAIT, [(address, port)])
+        waiting = process_spec.command_after_servers(WAIT_SECONDS, [(address, port)])
         command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_SECONDS),
         **_interface(context),
         **thread_variables(context.devices, context.processes_per_host),
     }

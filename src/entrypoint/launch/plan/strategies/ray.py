@@ -12,8 +12,8 @@ from launch.job import instance_groups
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, join_host_port
 
-# Seconds for the head to listen, and for every host to join; all hosts start together
-WAIT = 300
+# For the head to listen, and for every host to join; all hosts start together
+WAIT_SECONDS = 300
 # Ray's own; no group can be called so
 OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
 # Characters: Ray makes sockets below it, whose paths may have 107
@@ -49,7 +49,7 @@ def _head(context: Context) -> ProcessSpec:
 def _node_process(context: Context) -> ProcessSpec:
     head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
     argv = (
-        *process_spec.command_after_servers(WAIT, [(head, port)]),
+        *process_spec.command_after_servers(WAIT_SECONDS, [(head, port)]),
         *_start_command(context, f"--address={join_host_port(head, port)}"),
     )
     rank = _nodes(context).index(context.cluster.current_host)
@@ -59,8 +59,14 @@ def _node_process(context: Context) -> ProcessSpec:
 def _driver_process(context: Context) -> ProcessSpec:
     head, port = _head_address(context), settings.port_of(context.environ, settings.RAY_PORT)
     # To look at the cluster takes seconds of a CPU, which the head needs first.
-    listens = process_spec.command_after_servers(WAIT, [(head, port)])
-    complete = (context.python, process_spec.program_path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
+    listens = process_spec.command_after_servers(WAIT_SECONDS, [(head, port)])
+    complete = (
+        context.python,
+        process_spec.program_path("ray_driver"),
+        str(WAIT_SECONDS),
+        str(len(_nodes(context))),
+        "--",
+    )
     command = context.entry.command(context.python, context.job.arguments)
     variables = {"RAY_ADDRESS": join_host_port(head, port)}
     return context.process((*listens, *complete, *command), "worker", 0, variables, _defaults(context))

@@ -19,7 +19,7 @@ def plan(context: Context) -> Launch:
 
 
 def find_warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
-    """Warn where several hosts run one script, without a strategy, and nothing connects them.
+    """Warn if several hosts run one script, without a strategy, and nothing connects them.
 
     TF_CONFIG connects them. Groups that are named although nothing is distributed hint at a request left out.
     """

@@ -1,4 +1,4 @@
-"""PyTorch's torchrun: one per host, which starts its ranks; its variables, where the platform started each rank."""
+"""PyTorch's torchrun: one per host, which starts its ranks; its variables, if the platform started each rank."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def plan(context: Context) -> Launch:
 
 def _one_rank(context: Context, task: Task) -> Launch:
     """Plan the entry point with the variables that torchrun would give this rank."""
-    # Where Slurm shows each task its own GPU alone, that is the first.
+    # If Slurm shows each task its own GPU alone, that is the first.
     confined = context.devices.num_gpus == 1 and task.local_size > 1
     variables = {
         "RANK": str(task.rank),

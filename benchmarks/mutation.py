@@ -40,9 +40,11 @@ ROOT = Path(__file__).parents[1]
 # Room below src -> its unit tests, below tests/unit.
 ROOMS = {
     "dlc/buildspec": (
-        "dlc/test_buildspec_errors.py", "dlc/test_cuda.py", "dlc/test_efa.py", "dlc/test_end_of_support.py",
+        "dlc/test_advice_catalogue.py", "dlc/test_buildspec_errors.py", "dlc/test_buildspec_reference.py",
+        "dlc/test_cuda.py", "dlc/test_efa.py", "dlc/test_end_of_support.py", "dlc/test_engine_questions.py",
         "dlc/test_lockfile*.py", "dlc/test_matrix.py", "dlc/test_merging_layers.py", "dlc/test_package_lists.py",
-        "dlc/test_schema.py", "dlc/test_selection.py", "dlc/test_versions.py", "dlc/test_yaml_layers.py",
+        "dlc/test_schema.py", "dlc/test_selection.py", "dlc/test_size.py", "dlc/test_versions.py",
+        "dlc/test_yaml_layers.py",
     ),
     "dlc/plan": ("dlc/test_plan.py", "dlc/test_cuda.py", "dlc/test_efa.py"),
     "entrypoint/launch/plan": (
@@ -118,7 +120,7 @@ class Recorded:
 
 
 def main() -> None:
-    """Print a row for each room, then the mutants that survived."""
+    """Print a row for each room; the mutants that survived go to standard error."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sample", type=int, default=80, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=1)
@@ -130,9 +132,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy_checkout(Path(folder))
         os.chdir(folder)
-        rows = [measure_room(room, options.sample, options.seed) for room in options.room or ROOMS]
-    print("| room | lines covered | places | sampled | killed | survived |\n|---|---|---|---|---|---|")
-    print("\n".join(rows))
+        print("| room | lines covered | places | sampled | killed | survived |\n|---|---|---|---|---|---|", flush=True)
+        for room in options.room or ROOMS:
+            print(measure_room(room, options.sample, options.seed), flush=True)
 
 
 def copy_checkout(folder: Path) -> None:
@@ -150,16 +152,16 @@ def measure_room(room: str, sample: int, seed: int) -> str:
     baseline = read_baseline(room, tests)
     files = sorted(str(file) for file in Path("src", room).rglob("*.py"))
     places = [place for file in files for place in find_places(file)]
-    survivors, killed = [], 0
+    survived = killed = 0
     for mutant in draw_mutants(places, sample, random.Random(f"{seed} {room}")):
         if is_killed(mutant, tests, baseline):
             killed += 1
         else:
-            survivors.append(mutant)
-            print(f"{mutant.file}:{mutant.line} {mutant.operator} {show_change(mutant)}", flush=True)
+            survived += 1
+            print(f"{mutant.file}:{mutant.line} {mutant.operator} {show_change(mutant)}", file=sys.stderr, flush=True)
     percent = 100 * baseline.covered / baseline.lines
-    total = killed + len(survivors)
-    return f"| {room} | {percent:.1f}% of {baseline.lines} | {len(places)} | {total} | {killed} | {len(survivors)} |"
+    total = killed + survived
+    return f"| {room} | {percent:.1f}% of {baseline.lines} | {len(places)} | {total} | {killed} | {survived} |"
 
 
 def read_baseline(room: str, tests: list[str]) -> Baseline:

@@ -51,6 +51,7 @@ ROOMS = {
         "entrypoint/test_strategies_*.py", "entrypoint/test_conformance.py", "entrypoint/test_compiler_request.py",
         "entrypoint/test_torchrun_ranks.py", "entrypoint/test_tf_data_groups.py", "entrypoint/test_arguments.py",
         "entrypoint/test_instance_groups.py", "entrypoint/test_source.py", "entrypoint/test_failure_hints.py",
+        "entrypoint/test_first_contact.py", "entrypoint/test_bad_input.py", "entrypoint/test_reference.py",
     ),
     "dlc_runtime/dataservice/schedule": (
         "runtime/dataservice/test_assignment.py", "runtime/dataservice/test_requests.py",

@@ -24,6 +24,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -87,41 +89,45 @@ class Mutant(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What the room's tests do without a mutant: seconds of the processor, covered lines, file -> line -> tests."""
+    """What the room's tests do without a mutant: seconds of the processor, of each test too; file -> line -> tests."""
 
     seconds: float
     covered: int
     lines: int
+    cost: dict[str, float]
     tests: dict[str, dict[int, list[str]]]
 
 
 class Chosen:
-    """A plug-in: runs these tests alone, all of them if there are none."""
+    """A plug-in: runs these tests alone, the quickest first."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = set(names)
+    def __init__(self, names: Collection[str], cost: dict[str, float]) -> None:
+        self._names, self._cost = set(names), cost
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        if self._names:
-            items[:] = [item for item in items if item.nodeid in self._names]
+        chosen = (item for item in items if item.nodeid in self._names)
+        items[:] = sorted(chosen, key=lambda item: self._cost[item.nodeid])
 
 
 class Recorded:
-    """A plug-in: records which lines each test runs."""
+    """A plug-in: records which lines each test runs, and its seconds of the processor."""
 
     def __init__(self, measured: coverage.Coverage) -> None:
         self._measured = measured
+        self.seconds: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self._measured.switch_context(item.nodeid)
+        before = time.process_time()
         result = yield
+        self.seconds[item.nodeid] = time.process_time() - before
         self._measured.switch_context("")
         return result
 
 
 def main() -> None:
-    """Print a row for each room; the mutants that survived go to standard error."""
+    """Print a row for each room; what became of each mutant goes to standard error."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sample", type=int, default=80, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=1)
@@ -155,11 +161,10 @@ def measure_room(room: str, sample: int, seed: int) -> str:
     places = [place for file in files for place in find_places(file)]
     survived = killed = 0
     for mutant in draw_mutants(places, sample, random.Random(f"{seed} {room}")):
-        if is_killed(mutant, tests, baseline):
-            killed += 1
-        else:
-            survived += 1
-            print(f"{mutant.file}:{mutant.line} {mutant.operator} {show_change(mutant)}", file=sys.stderr, flush=True)
+        dead = is_killed(mutant, baseline)
+        killed, survived = killed + dead, survived + (not dead)
+        what = f"{mutant.file}:{mutant.line} {mutant.operator} {show_change(mutant)}"
+        print(f"{'killed' if dead else 'SURVIVED'} {what}", file=sys.stderr, flush=True)
     percent = 100 * baseline.covered / baseline.lines
     total = killed + survived
     return f"| {room} | {percent:.1f}% of {baseline.lines} | {len(places)} | {total} | {killed} | {survived} |"
@@ -171,29 +176,30 @@ def read_baseline(room: str, tests: list[str]) -> Baseline:
 
     def record() -> int:
         measured = coverage.Coverage(data_file=None, config_file=False, source=[f"src/{room}"])
+        recorded = Recorded(measured)
         with measured.collect():
-            code = pytest.main([*PYTEST, *tests], plugins=[Recorded(measured)])
+            code = pytest.main([*PYTEST, *tests], plugins=[recorded])
         found = {}
         lines = missed = 0
         for file in measured.get_data().measured_files():
             _, statements, _, missing, _ = measured.analysis2(file)
             lines, missed = lines + len(statements), missed + len(missing)
             found[os.path.relpath(file)] = measured.get_data().contexts_by_lineno(file)
-        modules = sorted(name for name, module in sys.modules.items() if "site-packages" in str(module.__spec__))
-        out.write_text(json.dumps([lines - missed, lines, found, modules]))
+        modules = [name for name, each in sys.modules.items() if "site-packages" in str(getattr(each, "__spec__", ""))]
+        out.write_text(json.dumps([lines - missed, lines, found, recorded.seconds, sorted(modules)]))
         return int(code)
 
     code, seconds = run_fork(record)
     if code:
         sys.exit(f"{room}: its tests fail without a mutant:\n{Path('output.txt').read_text()[-2000:]}")
-    covered, lines, found, modules = json.loads(out.read_text())
+    covered, lines, found, cost, modules = json.loads(out.read_text())
     # Once for all forks.
     for name in modules:
         with suppress(Exception):
             import_module(name)
     by_line = {file: {int(line): names for line, names in each.items()} for file, each in found.items()}
     print(f"{room}: {len(tests)} files of tests, {seconds:.1f} s of the processor", file=sys.stderr, flush=True)
-    return Baseline(seconds, covered, lines, by_line)
+    return Baseline(seconds, covered, lines, cost, by_line)
 
 
 def find_places(file: str) -> Iterator[list[Mutant]]:
@@ -255,30 +261,31 @@ def show_change(mutant: Mutant) -> str:
     return f"`{before[at].strip()}` -> `{after[at].strip()}`"
 
 
-def is_killed(mutant: Mutant, tests: list[str], baseline: Baseline) -> bool:
-    """Return whether a test fails with the mutant in place."""
+def is_killed(mutant: Mutant, baseline: Baseline) -> bool:
+    """Return whether a test fails with the mutant in place: first those that ran its line, then all others."""
     path, original = Path(mutant.file), Path(mutant.file).read_text()
     times = path.stat()
     path.write_text(mutate(mutant))
-    limit = int(10 * baseline.seconds) + LEAST_SECONDS
-    nearest = [name for name in baseline.tests.get(mutant.file, {}).get(mutant.line, []) if name]
+    nearest = set(baseline.tests.get(mutant.file, {}).get(mutant.line, [])) & baseline.cost.keys()
     try:
-        if (
-            nearest
-            and run_fork(lambda: run_tests(sorted({name.partition("::")[0] for name in nearest}), nearest), limit)[0]
-        ):
-            return True
-        return run_fork(lambda: run_tests(tests), limit)[0] != 0
+        return any(fails(names, baseline) for names in (nearest, baseline.cost.keys() - nearest) if names)
     finally:
         path.write_text(original)
+        # Or the compiled file, which is the original's, would not be taken for it.
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         shutil.rmtree(".hypothesis/examples", ignore_errors=True)
 
 
-def run_tests(files: list[str], names: Collection[str] = ()) -> int:
-    # Compiled files say when their source was changed in seconds, and mutants come faster.
-    sys.dont_write_bytecode = True
-    return int(pytest.main([*PYTEST, *files], plugins=[Chosen(names)]))
+def fails(names: Collection[str], baseline: Baseline) -> bool:
+    """Return whether one of the tests fails, or never ends."""
+
+    def run() -> int:
+        # A compiled file of a mutant could be taken for that of the next: its age is known in seconds only.
+        sys.dont_write_bytecode = True
+        files = sorted({name.partition("::")[0] for name in names})
+        return int(pytest.main([*PYTEST, *files], plugins=[Chosen(names, baseline.cost)]))
+
+    return run_fork(run, int(10 * baseline.seconds) + LEAST_SECONDS)[0] != 0
 
 
 def run_fork(work: Callable[[], int], limit: int = 0) -> tuple[int, float]:
@@ -294,7 +301,10 @@ def run_fork(work: Callable[[], int], limit: int = 0) -> tuple[int, float]:
             if limit:
                 resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             code = work()
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     _, status, usage = os.wait4(child, 0)
     return status, usage.ru_utime + usage.ru_stime

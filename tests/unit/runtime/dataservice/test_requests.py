@@ -176,3 +176,20 @@ def test_a_late_id_is_told_with_the_servers_that_owe_it() -> None:
     late = queue.first_late(5.0, 5.0)
     assert late is not None
     assert (late.id, late.servers) == (0, (0,))
+
+
+def test_an_epoch_whose_ids_are_still_to_come_is_empty_and_not_over() -> None:
+    queue = RequestQueue(False, MOST, EACH, ELSEWHERE_AFTER)
+    queue.is_complete = False
+    assert queue.is_empty
+    assert not queue.is_over
+    queue.is_complete = True
+    assert queue.is_over
+
+
+def test_an_id_is_asked_of_three_servers_at_most() -> None:
+    queue, first = asked(1, ids=1)
+    for server in (1, 2, 3):
+        queue.add_server(server)
+    later = [queue.next_requests(turn * (ELSEWHERE_AFTER + 1)) for turn in (1, 2, 3)]
+    assert [first, *later] == [[Request(0, 0)], [Request(1, 0)], [Request(2, 0)], []]

@@ -1,7 +1,7 @@
 """How many small faults the unit tests of the pure rooms see: a sample of cosmic-ray's mutants for each room.
 
     .venv/bin/python -m pip install cosmic-ray==8.7.0 coverage==7.17.5
-    .venv/bin/python benchmarks/mutation.py [--sample 80] [--seed 1] [--room dlc/plan]...
+    .venv/bin/python benchmarks/mutation.py [--sample 80] [--seed 1] [--room dlc/plan]... 2>mutants.txt
 
 A mutant is one file with one operator, number, truth value, loop or decorator changed. It is killed if a test fails. A
 place in the code is drawn, then one of its mutants, so the same seed means the same mutants until a file changes.
@@ -53,7 +53,8 @@ ROOMS = {
         "entrypoint/test_strategies_*.py", "entrypoint/test_conformance.py", "entrypoint/test_compiler_request.py",
         "entrypoint/test_torchrun_ranks.py", "entrypoint/test_tf_data_groups.py", "entrypoint/test_arguments.py",
         "entrypoint/test_instance_groups.py", "entrypoint/test_source.py", "entrypoint/test_failure_hints.py",
-        "entrypoint/test_first_contact.py", "entrypoint/test_bad_input.py", "entrypoint/test_reference.py",
+        "entrypoint/test_entry_point.py", "entrypoint/test_first_contact.py", "entrypoint/test_bad_input.py",
+        "entrypoint/test_reference.py",
     ),
     "dlc_runtime/dataservice/schedule": (
         "runtime/dataservice/test_assignment.py", "runtime/dataservice/test_requests.py",
@@ -132,16 +133,18 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=80, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--room", action="append", choices=ROOMS, help="may be repeated; default: all")
+    parser.add_argument("--again", type=Path, help="only what SURVIVED by this file, the standard error of another run")
     options = parser.parse_args()
     # Else pytest would find benchmarks/launcher.py in place of the launcher.
     sys.path.remove(str(Path(__file__).parent))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    again = options.again and options.again.read_text()
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy_checkout(Path(folder))
         os.chdir(folder)
         print("| room | lines covered | places | sampled | killed | survived |\n|---|---|---|---|---|---|", flush=True)
         for room in options.room or ROOMS:
-            print(measure_room(room, options.sample, options.seed), flush=True)
+            print(measure_room(room, options.sample, options.seed, again), flush=True)
 
 
 def copy_checkout(folder: Path) -> None:
@@ -153,17 +156,19 @@ def copy_checkout(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
 
-def measure_room(room: str, sample: int, seed: int) -> str:
-    """Run a room's sample and return its row of the table."""
+def measure_room(room: str, sample: int, seed: int, again: str | None) -> str:
+    """Run a room's sample, of it perhaps only what survived `again`, and return its row of the table."""
     tests = [str(file) for pattern in ROOMS[room] for file in sorted(Path("tests/unit").glob(pattern))]
     baseline = read_baseline(room, tests)
     files = sorted(str(file) for file in Path("src", room).rglob("*.py"))
     places = [place for file in files for place in find_places(file)]
     survived = killed = 0
     for mutant in draw_mutants(places, sample, random.Random(f"{seed} {room}")):
+        what = f"{mutant.file}:{mutant.line} {mutant.operator} {show_change(mutant)}"
+        if again is not None and f"SURVIVED {what}" not in again:
+            continue
         dead = is_killed(mutant, baseline)
         killed, survived = killed + dead, survived + (not dead)
-        what = f"{mutant.file}:{mutant.line} {mutant.operator} {show_change(mutant)}"
         print(f"{'killed' if dead else 'SURVIVED'} {what}", file=sys.stderr, flush=True)
     percent = 100 * baseline.covered / baseline.lines
     total = killed + survived

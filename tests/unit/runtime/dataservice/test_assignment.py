@@ -62,6 +62,12 @@ def test_over_many_epochs_every_sample_comes_at_every_place_about_equally_often(
         assert all(250 < times < 550 for times in seen.values())
 
 
+def test_the_order_is_the_same_in_every_version_for_jobs_that_resume_with_a_later_one() -> None:
+    small, large = Permutation(1000, 7, 3), Permutation(10**12, 7, 3)
+    assert [small[at] for at in range(8)] == [802, 378, 266, 229, 818, 827, 241, 790]
+    assert [large[at] for at in range(4)] == [9568402662, 244523181471, 210623926755, 7793208575]
+
+
 def test_neighbours_do_not_stay_neighbours() -> None:
     order = Permutation(10_000, 3)
     close = sum(abs(order[at] - order[at + 1]) < 10 for at in range(9_999))

@@ -159,6 +159,15 @@ def test_what_waits_behind_slow_batches_of_a_server_that_answers_is_not_made_twi
     assert queue.next_requests(4 * pace + 1) == [Request(1, last)]  # more than it took for any other
 
 
+def test_each_answer_that_comes_sooner_halves_what_a_server_is_waited_for() -> None:
+    queue, _ = asked(1, ids=3)
+    queue.add_server(1)
+    for id_, now in ((0, 40.0), (1, 40.0)):
+        queue.add_answer(0, id_, "its", now)
+    assert queue.next_requests(99.0) == []
+    assert queue.next_requests(101.0) == [Request(1, 2)]
+
+
 def test_an_id_that_loses_server_after_server_is_named_as_the_cause() -> None:
     queue = RequestQueue(True, 1, 1, ELSEWHERE_AFTER)
     queue.add([7, 8])

@@ -107,6 +107,16 @@ def test_a_stale_lock_names_what_it_lacks_and_says_why_it_is_stale_where_it_lack
     assert "stale: made when the buildspec asked for more packages, or for another Python, suite or index" in message
 
 
+@pytest.mark.parametrize(("count", "more"), [(5, ""), (6, " and 1 more"), (7, " and 2 more")])
+def test_a_stale_lock_names_five_packages_and_counts_the_others(count: int, more: str) -> None:
+    words = [f"p{number}==1" for number in range(count)]
+    old = "{framework: [torch==2.13.0+cpu]}"
+    asked = old.replace("]}", f"], training: [{', '.join(words)}]}}")
+    message = stale(changed(specimen(), PYTORCH_PATH, PYTORCH.replace(old, asked)))
+    named = "; ".join(f"{word}, found none" for word in words[:5])
+    assert f"stale: the buildspec asks for {named}{more}\n" in message
+
+
 def test_versions_are_read_from_pins_and_from_nothing_else() -> None:
     text = (
         "# torch==1.0\ntorch==2.13.0+cpu \\\n    --hash=sha256:ab==cd\nRuamel.Yaml[x]==0.19 ; python_version>'3'\n"

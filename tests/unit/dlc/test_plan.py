@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import FrozenInstanceError, fields
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from dlc.core.errors import LockError, SelectorError, UsageError
 from dlc.debian import suites
 from dlc.plan import targets
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, make_identity
-from dlc.plan.plan import Plan, make_plan
+from dlc.plan.plan import Decision, Plan, make_plan
 from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
 from harness.examples import examples
 from harness.specimen import (
@@ -59,6 +60,7 @@ def test_parents_come_first_and_are_shared() -> None:
     plan = make_plan(specimen())
     assert [target.id for target in plan.targets] == [*ROOTFS, *below(TORCH_ID), *below(TENSORFLOW_ID)]
     assert plan.selected == (TORCH_ID, TENSORFLOW_ID)
+    assert plan.refs == ("dlc/pytorch:2.13-training-cpu-py311", "dlc/tensorflow:2.21-training-cpu-py311")
     for index, target in enumerate(plan.targets):
         assert set(target.parents) <= {earlier.id for earlier in plan.targets[:index]}
 
@@ -222,6 +224,16 @@ def test_two_plans_of_one_tree_are_equal() -> None:
     assert json.dumps(make_plan(specimen()).as_dict()) == json.dumps(make_plan(specimen()).as_dict())
 
 
+def test_nothing_in_a_plan_can_be_changed() -> None:
+    plan = make_plan(specimen(), sets=["base.image=debian:12"])
+    contexts = [context for target in plan.targets for context in (target.context, *target.contexts.values())]
+    values = [plan, *plan.targets, *plan.decisions({}), *contexts, Pinned("ab", "file:///x")]
+    assert {type(value) for value in values} == {Plan, Target, Decision, Repo, Host, TargetRef, Image, Pinned}
+    for value in values:
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, fields(value)[0].name, "other")
+
+
 def existing(plan: Plan, **changes: str) -> dict[str, str]:
     refs = {target.tags[0]: target.key for target in plan.targets if target.tags}
     return {**refs, **{ref: key for ref, key in changes.items() if ref in refs}}
@@ -247,7 +259,10 @@ def test_with_another_key_that_image_and_its_parents_are_built() -> None:
     there = {**existing(plan), "dlc/pytorch:2.13-training-cpu-py311": "0" * 64}
     decisions = {decision.id: decision for decision in plan.decisions(there)}
     assert [name for name, decision in decisions.items() if decision.build] == [*ROOTFS, *below(TORCH_ID)]
-    assert "was built from 000000000000" in decisions[TORCH_ID].why
+    wanted = plan.target(TORCH_ID).key[:12]
+    assert decisions[TORCH_ID].why.endswith(f"py311 was built from 000000000000, wanted {wanted}")
+    assert decisions[f"{TORCH_ID}/training"].why == "an image above needs it"
+    assert decisions[f"{TENSORFLOW_ID}/training"].why == "only skipped images need it"
     left = plan.without([TENSORFLOW_ID])
     assert [target.id for target in left.targets] == [*ROOTFS, *below(TORCH_ID)]
     assert left.selected == (TORCH_ID,)

@@ -76,6 +76,18 @@ def test_control_bytes_second_documents_complex_keys_and_deep_nesting_are_proble
     for text in ("a: \0", "a: 1\n---\nb: 2\n", "[a, b]: 1\n", "{" * 1_000, "[" * 1_000 + "]" * 1_000):
         _, problems = parse_yaml(text, "x.yml")
         assert len(problems) == 1
+    assert problems[0].found == "nesting too deep to read"
+
+
+def test_a_byte_that_yaml_has_not_is_named() -> None:
+    _, problems = parse_yaml("a: \0", "x.yml")
+    assert str(problems[0]).startswith("x.yml:1:1: expected YAML, found unacceptable character #x0000")
+
+
+def test_a_path_that_leads_past_the_end_leads_nowhere() -> None:
+    node, _ = read("a: [x]")
+    assert node.at(("a", 0)) is not None
+    assert [node.at(path) for path in [("a", 1), ("a", 0, 0), ("b", 0)]] == [None, None, None]
 
 
 def test_an_empty_file_is_an_empty_mapping() -> None:

@@ -152,6 +152,10 @@ def test_a_pytorch_that_cannot_compile_in_place_is_refused(job: JobFolder, asked
     assert "set DLC_COMPILER=off, or take an image with PyTorch 2.3 or newer" in text
 
 
+def test_the_first_pytorch_that_compiles_in_place_is_taken(job: JobFolder) -> None:
+    assert compiler(image(job, "torch", torch="2.3.0").hyperparameters().env(DLC_COMPILER="inductor"))
+
+
 def test_inductor_for_tensorflow_is_refused(job: JobFolder) -> None:
     text = refusal(image(job, "tensorflow").hyperparameters().env(DLC_COMPILER="inductor"))
     assert text.endswith("set DLC_COMPILER=xla")

@@ -9,6 +9,9 @@ import pytest
 from harness.job_folder import JobFolder
 from launch.base.errors import LaunchError
 from launch.job import entry_point
+from launch.plan.host_plan import make_host_plan
+from launch.plan.install import make_own_folders
+from launch.plan.request import read_request
 
 PYTHON = "/opt/venv/bin/python"
 
@@ -109,6 +112,16 @@ def test_the_first_line_of_an_executable_says_what_runs_it(job: JobFolder, text:
 def test_requirements_are_installed_for_scripts_and_for_shell_scripts_alike(job: JobFolder) -> None:
     job.code(["train.py", "run.sh", "requirements.txt"])
     assert pip(job) == pip(job, "run.sh") == ("-r", "requirements.txt")
+    assert job.explain()["before"][0]["argv"][0] == PYTHON
+
+
+def test_the_home_that_the_launcher_makes_is_private_and_may_be_there_already(job: JobFolder) -> None:
+    context = make_host_plan(read_request(job.code().environ)).context
+    home = job.base / "run/home"
+    own = context._replace(run_dir=str(home.parent), env={**context.env, "HOME": str(home)})
+    for _ in range(2):
+        make_own_folders(own)
+    assert [folder.stat().st_mode & 0o777 for folder in (home.parent, home)] == [0o700, 0o700]
 
 
 def test_nothing_is_installed_where_nothing_is_asked_for(job: JobFolder) -> None:

@@ -35,6 +35,7 @@ def test_a_host_outside_of_the_stated_group_runs_the_script_and_ends_with_the_gr
     assert request.members == ("algo-3", "algo-1")
     assert request.group_hosts == ("algo-1", "algo-2", "algo-3")
     assert "the distributed group is algo-3, algo-1" in decisions(job.explain())
+    assert job.explain()["cluster"]["leader"] == "algo-3"
 
 
 def test_over_an_empty_list_of_groups_nothing_is_distributed(job: JobFolder) -> None:

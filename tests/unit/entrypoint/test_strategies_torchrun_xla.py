@@ -9,6 +9,8 @@ import pytest
 
 from harness.job_folder import MPI, TORCHRUN, XLA, JobFolder, hosts, install
 from launch.base.errors import LaunchError
+from launch.plan.host_plan import make_host_plan
+from launch.plan.request import read_request
 
 
 @pytest.fixture
@@ -26,6 +28,18 @@ def test_ranks_of_torchrun_count_from_the_first_host_of_the_group(job: JobFolder
 
 def test_one_process_keeps_its_librarys_number_of_threads(job: JobFolder) -> None:
     assert "OMP_NUM_THREADS" not in job.hyperparameters(**TORCHRUN).process()["env"]
+
+
+@pytest.mark.parametrize(("processes", "threads"), [(2, "4"), (16, "1")])
+def test_processes_share_the_cpus_and_each_has_one_at_least(job: JobFolder, processes: int, threads: str) -> None:
+    job.hyperparameters(**TORCHRUN, sagemaker_mpi_num_of_processes_per_host=processes)
+    assert job.process()["env"]["OMP_NUM_THREADS"] == threads
+
+
+@pytest.mark.parametrize(("stated", "restarts"), [("2:2", 3), ("2:2:0", 0)])
+def test_an_elastic_job_may_have_one_size(job: JobFolder, stated: str, restarts: int) -> None:
+    argv = " ".join(job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC=stated).process()["argv"])
+    assert f"--nnodes 2:2 --max_restarts {restarts} " in argv
 
 
 def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder) -> None:
@@ -110,6 +124,33 @@ def test_nccls_simple_protocol_is_for_efa_only(job: JobFolder, strategy: dict[st
     assert "NCCL_PROTO" not in job.process()["env"]
     assert "NCCL_PROTO=simple" not in job.process()["argv"]
     assert job.env(DLC_EFA="1").process()["env"]["NCCL_PROTO"] == "simple"
+
+
+def test_gloo_takes_the_jobs_interface_if_it_is_there_and_other_hosts_are(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN)
+
+    def interface(*found: str) -> str | None:
+        request = read_request(job.environ)
+        request = request._replace(devices=request.devices._replace(interfaces=found))
+        return make_host_plan(request).launch.processes[0].env.get("GLOO_SOCKET_IFNAME")
+
+    assert (interface("lo"), interface("eth0", "lo")) == (None, "eth0")
+    job.config("resourceconfig", hosts("algo-1"))
+    assert interface("eth0") is None
+
+
+def test_nccl_records_the_last_collectives_of_ranks_that_talk_over_it(job: JobFolder) -> None:
+    install(job, "torch")
+    job.hyperparameters(**TORCHRUN).env(DLC_RUN_DIR=str(job.base / "run"))
+    recorder = {
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/opt/ml/output/data/launcher/nccl_trace_rank_",
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "/opt/ml/run/nccl_trace_rank_",
+    }
+    assert not recorder.keys() & job.process()["env"].keys()
+    assert recorder.items() <= job.env(DLC_NUM_GPUS="1").process()["env"].items()
+    assert not recorder.keys() & job.hyperparameters().process()["env"].keys()  # a plain job
 
 
 def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:

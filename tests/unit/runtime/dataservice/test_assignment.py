@@ -62,6 +62,12 @@ def test_over_many_epochs_every_sample_comes_at_every_place_about_equally_often(
         assert all(250 < times < 550 for times in seen.values())
 
 
+def test_the_order_is_the_same_in_every_version_for_jobs_that_resume_with_a_later_one() -> None:
+    small, large = Permutation(1000, 7, 3), Permutation(10**12, 7, 3)
+    assert [small[at] for at in range(8)] == [802, 378, 266, 229, 818, 827, 241, 790]
+    assert [large[at] for at in range(4)] == [9568402662, 244523181471, 210623926755, 7793208575]
+
+
 def test_neighbours_do_not_stay_neighbours() -> None:
     order = Permutation(10_000, 3)
     close = sum(abs(order[at] - order[at + 1]) < 10 for at in range(9_999))
@@ -137,3 +143,28 @@ def test_a_state_that_would_mean_other_samples_is_refused(change: dict[str, obje
     state = progress.to_state(Progress(epoch=0), "deterministic", {"samples": 1})
     with pytest.raises(SettingError, match=message):
         progress.from_state({**state, **change}, "deterministic", {"samples": 1})
+
+
+def test_what_is_in_no_epoch_is_refused() -> None:
+    order, plan = Permutation(10, 1), Epoch(Sampling(samples=10, batch_size=5), 0)
+    for number in (-1, 10):
+        with pytest.raises(IndexError):
+            order[number]
+    for batch in (-1, 2):
+        with pytest.raises(IndexError):
+            plan.indices(batch)
+
+
+@pytest.mark.parametrize("runs", [[(-1, 2)], [(3, 3)], [(3, 2)], [(0, 2), (1, 3)]])
+def test_runs_that_no_rank_can_have_done_are_refused(runs: list[tuple[int, int]]) -> None:
+    with pytest.raises(SettingError, match="are empty or there twice"):
+        progress.merge_runs(runs)
+
+
+def test_the_states_of_ranks_are_joined_and_those_of_two_steps_are_refused() -> None:
+    ranks = [progress.to_state(Progress(1, done=done), "first_come", {}) for done in (((0, 2),), ((2, 3), (5, 6)))]
+    joined = progress.from_state(progress.merge_states(ranks), "first_come", {})
+    assert joined == Progress(1, done=((0, 3), (5, 6)), merged=True)
+    other = progress.to_state(Progress(2), "first_come", {})
+    with pytest.raises(SettingError, match="they are not of one step of one job"):
+        progress.merge_states([*ranks, other])

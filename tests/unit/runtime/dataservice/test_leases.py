@@ -50,3 +50,9 @@ def test_an_id_that_a_consumer_does_not_hold_is_refused() -> None:
     leases.grant(0, 1)
     with pytest.raises(KeyError):
         leases.finish(1, [0])
+
+
+def test_without_giving_back_nobody_waits_for_what_others_hold() -> None:
+    leases = Leases(range(3))
+    assert leases.grant(0, 3) == [0, 1, 2]
+    assert leases.grant(1, 1) == []

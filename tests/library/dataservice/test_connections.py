@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import select
 import selectors
 import socket
@@ -311,6 +312,15 @@ def test_a_consumer_behind_many_strangers_gets_its_seat_between_two_batches() ->
         own.wait_for_events(60.0)
         assert len(own.connections) == len(strangers) + 1
         assert consumer.recv(100).startswith(b"dlc/2 batch ")
+
+
+def test_strangers_leave_a_worker_descriptors_for_the_users_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    with worker_of(Text(10)) as (own, connect):
+        for _ in range(40):
+            connect()
+            own.wait_for_events(60.0)
+        assert len(own.connections) == 16
 
 
 class Slow(Text):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import resource
 import time
 
 from dlc_channel import keys
@@ -243,11 +244,17 @@ def _as_word(host: str) -> bytes:
     return ascii(host)[1:-1].replace(" ", "_")[:MOST_HOST].encode() or b"-"
 
 
+def limit_seats(wanted: int = FEWEST_SEATS) -> int:
+    """Return how many to seat beside code that opens files too: a quarter of what the process may open at most."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return wanted if files < 0 else max(1, min(wanted, files // 4))
+
+
 class PendingConnections:
     """When all seats are taken, the address that holds most of them loses its oldest: nobody can keep others out."""
 
-    def __init__(self, seats: int = FEWEST_SEATS) -> None:
-        self._seats = seats
+    def __init__(self, seats: int | None = None) -> None:
+        self._seats = limit_seats() if seats is None else seats
         # Oldest first
         self._addresses: dict[Channel, str] = {}
 
@@ -268,6 +275,11 @@ class PendingConnections:
             held[address] = held.get(address, 0) + 1
         greedy = max(held, key=lambda address: held[address], default="")
         return next((channel for channel, address in self._addresses.items() if address == greedy), None)
+
+    def excuse(self, seconds: float) -> None:
+        """Give everybody more time: for so long nobody was listened to."""
+        for channel in self._addresses:
+            channel.opened_at += seconds
 
     def overdue(self, now: float) -> list[Channel]:
         """Return the connections whose time to prove themselves is over."""

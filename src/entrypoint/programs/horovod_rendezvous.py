@@ -10,20 +10,29 @@ Usage: horovod_rendezvous.py PORT SIZE LOCAL_SIZE CROSS_SIZE [ADDRESS...]     no
 
 import hmac
 import os
+import resource
 import socket
 import sys
 import threading
+from collections import Counter
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # A rank's address is a few hundred
 LONGEST_VALUE_BYTES = 1 << 16
-# In a scope; each pair of ranks may have one
+# In a scope; a pair of ranks may have one
 MOST_KEYS_PER_RANK = 64
-# The three that there always are, and those of process sets
+# Three, and those of process sets
 MOST_SCOPES = 1024
 # Characters
 LONGEST_PATH = 1024
-# For a client to say what it wants
+# Of those without the secret; fewer of few files
+FEWEST_SEATS = 256
+# Between two words of a client
 REQUEST_SECONDS = 30
 
 
@@ -74,12 +83,16 @@ class Server(ThreadingHTTPServer):
     """Listens on one address; without one on all of them, IPv6 too if the machine has it."""
 
     daemon_threads = True
-    # Every rank of the job may come at once
+    # All ranks may come at once
     request_queue_size = 1024
 
-    def __init__(self, address: str, port: int, store: Store, secret: str) -> None:
+    def __init__(self, address: str, port: int, store: Store, secret: str, seats: int) -> None:
         self.store = store
         self.secret = secret
+        self._seats = seats
+        # Oldest first
+        self._pending: dict[socket.socket, str] = {}
+        self._lock = threading.Lock()
         if ":" in address or (not address and socket.has_dualstack_ipv6()):
             self.address_family = socket.AF_INET6
         super().__init__((address, port), Handler)
@@ -87,14 +100,34 @@ class Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if self.server_address[0] else 0)
-        # Not HTTPServer's, which looks up this host's full name and may wait for a name server.
+        # HTTPServer's looks up this host's full name: that may take long.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "rendezvous", self.server_address[1]
 
+    def process_request(self, request: "Any", place: "Any") -> None:
+        """Seat it; if no seat is free, the address that holds most loses its oldest."""
+        with self._lock:
+            self._pending[request] = place[0]
+            if len(self._pending) > self._seats:
+                held = Counter(self._pending.values())
+                oldest = max(self._pending, key=lambda sock: held[self._pending[sock]])
+                del self._pending[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, place)
+
+    def unseat(self, request: "Any") -> None:
+        with self._lock:
+            self._pending.pop(request, None)
+
+    def shutdown_request(self, request: "Any") -> None:
+        self.unseat(request)
+        super().shutdown_request(request)
+
     def handle_error(self, *_: object) -> None:
-        """Say nothing: whoever breaks off a connection, or sends what is no HTTP, proves nothing and ends nothing."""
+        """Say nothing: who breaks off, or sends what is no HTTP, proves nothing and ends nothing."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -136,11 +169,12 @@ class Handler(BaseHTTPRequestHandler):
         """Return scope and key; None if the request was refused."""
         path = self.path.lstrip("/")
         if self.server.secret:
-            # "SECRET:PORT/scope/key": Horovod appends the port to whatever it was given as the address.
+            # "SECRET:PORT/scope/key": Horovod appends the port to the address that it is given.
             shown, _, path = path.partition("/")
             if not hmac.compare_digest(shown.partition(":")[0].encode(), self.server.secret.encode()):
                 self._answer(403)
                 return None
+        self.server.unseat(self.connection)
         if len(path) > LONGEST_PATH:
             self._answer(414)
             return None
@@ -159,8 +193,11 @@ def main() -> None:
     port, size, local_size, cross_size = (int(argument) for argument in sys.argv[1:5])
     store = Store(size, local_size, cross_size)
     secret = os.environ.get("DLC_RENDEZVOUS_SECRET", "")
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    seats = min(max(FEWEST_SEATS, 2 * size), files % (1 << 62) // 4)
     try:
-        servers = [Server(address, port, store, secret) for address in sys.argv[5:] or [""]]
+        servers = [Server(address, port, store, secret, seats) for address in sys.argv[5:] or [""]]
     except OSError as error:
         remedy = "set DLC_HOROVOD_PORT to a free port, the same on every host"
         sys.exit(f"dlc: port {port}, where Horovod's ranks meet, cannot be opened: {error.strerror}; {remedy}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import select
 import selectors
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -286,6 +288,72 @@ def answered(
     consumer.close()
     connection.sock.close()
     return steps, found
+
+
+@contextlib.contextmanager
+def worker_of(dataset: Any) -> Iterator[tuple[worker.Worker, Callable[[], socket.socket]]]:
+    """A worker of this process, and what connects to it."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=addresses.BACKLOG))
+        config = worker.WorkerConfig(0, 1, "algo-1", listener, 2)
+        source = batch_source.make_source(dataset, None, None, False, False, 0, None)
+        own = worker.Worker(source, config, StatusTable(1), TOKEN, 1 << 24)
+        yield own, lambda: stack.enter_context(socket.create_connection(listener.getsockname()))
+        for fd in [*own.connections]:
+            own.drop(fd)
+        own.selector.close()
+
+
+def test_a_consumer_behind_many_strangers_gets_its_seat_between_two_batches() -> None:
+    """A slow batch may come between two looks, and a new stranger with each look."""
+    with worker_of(Text(10)) as (own, connect):
+        strangers = [connect() for _ in range(100)]
+        consumer = connect()
+        own.wait_for_events(60.0)
+        assert len(own.connections) == len(strangers) + 1
+        assert consumer.recv(100).startswith(b"dlc/2 batch ")
+
+
+def test_strangers_leave_a_worker_descriptors_for_the_users_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    with worker_of(Text(10)) as (own, connect):
+        for _ in range(40):
+            connect()
+            own.wait_for_events(60.0)
+        assert len(own.connections) == 16
+
+
+class Slow(Text):
+    """Takes half a minute, by its own clock."""
+
+    now = 0.0
+
+    def __getitem__(self, index: int) -> Any:
+        self.now += 30
+        return super().__getitem__(index)
+
+
+def test_who_could_not_prove_anything_while_a_batch_was_made_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handshake inside TLS takes several looks."""
+    dataset = Slow(10)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: dataset.now))
+    with worker_of(dataset) as (own, connect):
+        connect()
+        own.take_turn()
+        ((fd, connection),) = own.connections.items()
+        connection.channel.opened_at = dataset.now
+        consumer, served = opened()
+        served.requests.append(frames.BatchRequest(0, 1))
+        own.connections[served.sock.fileno()] = served
+        own.selector.register(served.sock, selectors.EVENT_READ)
+        for _ in range(3):
+            own.take_turn()
+            assert fd in own.connections
+        assert dataset.now == 30
+        dataset.now += 11
+        own.take_turn()
+        assert fd not in own.connections
+        consumer.close()
 
 
 def test_small_batches_that_are_made_quickly_leave_together_after_a_run_of_such(

@@ -16,7 +16,7 @@ from service_runs import Rank, Service, listening, wait_for
 from harness.ports import free_port
 
 STRANGER = Path(__file__).parents[2] / "attacks/stranger.py"
-ATTACKS = ("garbage", "false proofs", "a flood", "slow bytes", "resets", "replay", "reflection")
+ATTACKS = ("garbage", "false proofs", "a flood", "slow bytes", "resets", "half calls", "replay", "reflection")
 TRIES = 50
 SAMPLES = 200
 # A training rank that leaves behind what it sends to each port of a worker; gRPC's sockets are not Python's.

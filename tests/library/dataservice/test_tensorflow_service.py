@@ -81,6 +81,26 @@ def test_two_training_processes_share_an_epochs_elements(
     assert sorted(one[1] + other[1]) == ALL
 
 
+def test_what_two_training_processes_lack_of_an_epoch_is_added_up_and_told_once(
+    job: Job, both: tuple[DataHost, DataHost]
+) -> None:
+    job.environ["HOROVOD_SIZE"] = "2"
+    consumers = [job.consume(both[0]), job.consume(both[0])]
+    for each in consumers:
+        each.wait_until_it_waits()
+    os.kill(server(both[1], "worker"), signal.SIGKILL)
+    wait_until_it_listens(both[1], "worker", times=2)
+    (broken, whole), (other_broken, other_whole) = (each.go_on() for each in consumers)
+    assert sorted(whole + other_whole) == ALL
+    came = len(broken + other_broken)
+    assert_at_most_once(broken + other_broken)
+    assert came < COUNT, "the worker had nothing in hand"
+    said = f"ended with {came} of {COUNT} elements: {COUNT - came} are lost"
+    # When it is known, and at the end of the process that was through last.
+    assert sorted(each.log.count(said) for each in consumers) == [0, 2]
+    assert not any("nobody adds up" in each.log for each in consumers)
+
+
 def test_a_worker_that_is_killed_is_started_again_and_no_element_comes_twice(
     both: tuple[DataHost, DataHost], consumer: Consumer
 ) -> None:
@@ -115,6 +135,9 @@ def test_a_pipeline_that_does_not_suit_is_told_and_what_is_missed_is_counted(job
     assert "(NAME) ended with 900 of 960 elements: 60 are lost" in said["samples"][0]
     assert "(NAME) ended with 900 of 960 elements: 60 are lost" in said["elements"][0]
     assert "(NAME) ended with 28 of 30 elements: 2 are lost" in said["batches"][0]
+    # Each case begins two epochs.
+    assert said["two took it"] == []
+    assert said["another one is not through"] == []
     assert said["all came"] == said["a batch left out"] == said["unknown"] == []
 
 

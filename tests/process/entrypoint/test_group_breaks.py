@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -9,6 +10,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,14 +18,15 @@ from hosts import LEADER, Job
 from relay import Relay
 from supervised import HANG_BOUND, wait_until
 
-from dlc_channel.channel import FEWEST_SEATS
+from dlc_channel.channel import FEWEST_SEATS, Channel, WrongProofError
 from dlc_channel.keys import job_key
 from harness.ports import free_port
 from launch import multi_host, signals
 from launch.base.errors import SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
 from launch.coordination.coordinator import Coordinator
 from launch.coordination.member import Member
-from launch.coordination.membership import GroupRules, MemberConfig
+from launch.coordination.membership import GroupRules, MemberConfig, Membership
+from launch.coordination.sockets import group_channel, open_listener
 
 HOSTS = (LEADER, "algo-2")
 UNTIL_GO = """
@@ -46,6 +49,36 @@ def wait_until_running(folder: Path, count: int) -> None:
     while len(running := list(folder.glob("running-*"))) < count:
         assert time.monotonic() < deadline, f"{len(running)} of {count} hosts run their script"
         time.sleep(0.01)
+
+
+def has_answer(channel: Channel) -> bool:
+    """Whether the coordinator has said something. Raises what is wrong with it."""
+    channel.flush()
+    return bool(channel.receive())
+
+
+def test_nothing_is_looked_up_where_the_hosts_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the name that a stranger gives itself, nor that of a host which joins: a resolver may take minutes."""
+    asked: list[str] = []
+    for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo", "getfqdn"):
+        monkeypatch.setattr(socket, name, lambda *_, **__: asked.append(threading.current_thread().name))
+    listener, key = open_listener("127.0.0.1", 0), job_key({"DLC_JOB_TOKEN": "x"}, HOSTS)
+    hub = Coordinator([listener], key, Membership(GroupRules(HOSTS, HOSTS)), 60.0)
+    join = {"kind": "join", "host": HOSTS[1], "instance": "1", "hub": "", "life sign": ["127.0.0.1", 1], "facts": {}}
+    place = listener.getsockname()
+    hub.start()
+    with ExitStack() as stack:
+        for own, refusal in ((b"another key" * 3, WrongProofError), (key, None)):
+            sock = stack.enter_context(socket.socket())
+            sock.connect(place)
+            channel = group_channel(sock, own, False, HOSTS[1])
+            channel.send(join)
+            with pytest.raises(refusal) if refusal else contextlib.nullcontext():
+                wait_until(partial(has_answer, channel))
+    wait_until(lambda: bool(hub._away))
+    hub.close(0.0)
+    assert hub.claims.describe(HOSTS[1])
+    assert asked == []
 
 
 def test_a_connection_that_breaks_is_made_again_and_the_job_goes_on(tmp_path: Path) -> None:

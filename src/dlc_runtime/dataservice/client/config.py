@@ -22,7 +22,6 @@ RANK_VARIABLES = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
-LEASE_PORT = 7801
 # The name in the platform's examples.
 DATA_GROUP = "data_group"
 ORDERS = ("deterministic", "first_come")
@@ -70,7 +69,7 @@ def find_lease_server(asked: str | None, environ: Mapping[str, str] = os.environ
 
     Rank 0 is on the first host of the first group that trains: so the launcher counts ranks.
     """
-    number = addresses.check_port(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
+    number = addresses.lease_port(environ)
     if asked is not None:
         host, _, text = asked.rpartition(":") if _has_port(asked) else (asked, "", str(number))
         host = host.strip("[]")

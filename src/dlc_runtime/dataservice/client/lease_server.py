@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dlc_channel.channel import FEWEST_SEATS, Channel, NotOfThisJobError, PendingConnections
+from dlc_channel.channel import FEWEST_SEATS, Channel, NotOfThisJobError, PendingConnections, limit_seats
 from dlc_runtime.dataservice.errors import ProtocolError, SettingError
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import Leases
@@ -91,7 +91,7 @@ class LeaseServer:
         self._selector.register(listener, selectors.EVENT_READ)
         self._channels: dict[int, Channel] = {}
         # All ranks may come at once.
-        self._pending = PendingConnections(max(FEWEST_SEATS, 2 * world))
+        self._pending = PendingConnections(limit_seats(max(FEWEST_SEATS, 2 * world)))
         # Connection -> rank.
         self._ranks: dict[int, int] = {}
         # Rank -> when it was heard of, in any round.

@@ -247,7 +247,7 @@ class Prefetcher:
             if mask & selectors.EVENT_WRITE:
                 with self._lock:
                     connection.flush()
-                    self._selector.modify(fd, self._events(connection))
+                    self._selector.modify(fd, connection.wanted_events)
             if mask & selectors.EVENT_READ:
                 was_open = connection.is_open
                 self._receive(fd, connection)
@@ -301,7 +301,7 @@ class Prefetcher:
             try:
                 connection.send_requests(text)
                 if connection.wants_to_write:
-                    self._selector.modify(server, self._events(connection))
+                    self._selector.modify(server, connection.wanted_events)
             except OSError:
                 # The prefetcher's thread notices, and only it closes: the number of a closed socket is soon another's.
                 continue
@@ -336,10 +336,7 @@ class Prefetcher:
             return
         fd = connection.sock.fileno()
         self.connections[fd], self.servers[fd] = connection, server
-        self._selector.register(fd, self._events(connection))
-
-    def _events(self, connection: WorkerConnection) -> int:
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.wants_to_write else 0)
+        self._selector.register(fd, connection.wanted_events)
 
     def _drop(self, fd: int, error: Exception) -> None:
         """Request a lost worker's batches elsewhere. Under the lock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import selectors
 import socket
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,10 @@ class WorkerConnection:
     @property
     def wants_to_write(self) -> bool:
         return self._channel is None or self._channel.wants_to_write or bool(self._out)
+
+    @property
+    def wanted_events(self) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self.wants_to_write else 0)
 
     @property
     def has_more(self) -> bool:

@@ -19,8 +19,7 @@ from dlc_channel.channel import PendingConnections
 from dlc_runtime.dataservice.errors import BatchTooLargeError, ProtocolError, RefusedError
 from dlc_runtime.dataservice.server.batch_source import BatchMaker
 from dlc_runtime.dataservice.server.consumer_connection import ConsumerConnection
-from dlc_runtime.dataservice.wire import serialization
-from dlc_runtime.dataservice.wire.addresses import keep_alive
+from dlc_runtime.dataservice.wire import addresses, serialization
 
 if TYPE_CHECKING:
     from typing import Any
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 4096
 # After making batches for so long, it looks for new connections and requests.
 LOOK_SECONDS = 0.05
+# For so long a consumer's proof may wait for a batch to be made, and not be late.
+SLOW_SECONDS = 1.0
 # Batches that are made so fast leave together, and wait for each other for so long.
 QUICK_SECONDS = 0.0005
 # Of one message.
@@ -119,11 +120,18 @@ class Worker:
 
     def run(self) -> None:
         while True:
-            busy = any(conn.requests and not conn.is_full for conn in self.connections.values())
-            self.wait_for_events(0.0 if busy else 1.0)
-            until = time.monotonic() + LOOK_SECONDS
-            while self.answer_consumers() and time.monotonic() < until:
-                pass
+            self.take_turn()
+
+    def take_turn(self) -> None:
+        """Look for connections and requests, then make batches for a while."""
+        busy = any(conn.requests and not conn.is_full for conn in self.connections.values())
+        self.wait_for_events(0.0 if busy else 1.0)
+        begun = time.monotonic()
+        while self.answer_consumers() and time.monotonic() < begun + LOOK_SECONDS:
+            pass
+        # Nobody could prove anything while a slow batch was made.
+        if (worked := time.monotonic() - begun) > SLOW_SECONDS:
+            self.pending.excuse(worked)
 
     def answer_consumers(self) -> bool:
         """Answer each consumer that waits once; return whether there was any."""
@@ -138,35 +146,40 @@ class Worker:
         """Wait for events and handle them."""
         for key, mask in self.selector.select(seconds):
             if key.fileobj is self.config.listener:
-                self.accept()
+                # All that wait: the next look may be a slow batch away.
+                for _ in range(addresses.BACKLOG):
+                    if not self.accept():
+                        break
             elif key.fd in self.connections:
                 self.run_step(key.fd, self.connections[key.fd], ConsumerConnection.transfer, mask)
         for channel in self.pending.overdue(time.monotonic()):
             self.drop(channel.fileno(), malformed=1)
 
-    def accept(self) -> None:
+    def accept(self) -> bool:
+        """Seat a newcomer; return whether another one may wait."""
         try:
             sock, address = self.config.listener.accept()
         except BlockingIOError:
-            return
+            return False
         except OSError:
             # No descriptor is left: one who has proved nothing makes room.
             self.drop_stranger(self.pending.to_evict())
-            return
+            return False
         if len(self.connections) >= MOST_CONNECTIONS:
             sock.close()
-            return
-        keep_alive(sock)
+            return True
+        addresses.keep_alive(sock)
         try:
             conn = ConsumerConnection(sock, self.token)
         except (OSError, ProtocolError) as error:
             sock.close()
             self.table.add_counts(self.config.slot, malformed=int(isinstance(error, ProtocolError)))
-            return
+            return True
         fd = conn.sock.fileno()
         self.connections[fd] = conn
         self.selector.register(fd, selectors.EVENT_READ)
         self.drop_stranger(self.pending.add(conn.channel, str(address[0])))
+        return True
 
     def drop_stranger(self, channel: Channel | None) -> None:
         if channel is not None:

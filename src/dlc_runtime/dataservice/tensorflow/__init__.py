@@ -77,8 +77,10 @@ def distribute(
             target_workers="ANY",
         )
     )
-    if mode == "dynamic" and not (service or name) and endpoints.is_alone(job, group or endpoints.find_data_group(job)):
-        shared = pipeline.count_elements(shared, dataset, graph, shared_as, len(found.workers))
+    if mode == "dynamic" and not (service or name):
+        add = pipeline.make_adder(job, group or endpoints.find_data_group(job), shared_as)
+        if add is not None:
+            shared = pipeline.count_elements(shared, dataset, graph, shared_as, len(found.workers), add)
     # A rank's elements are its own: tf.distribute must not take a share of them.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

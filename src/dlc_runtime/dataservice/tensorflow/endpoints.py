@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import socket
 import time
@@ -110,11 +111,20 @@ def wait_for_one(
         time.sleep(PAUSE_SECONDS)
 
 
-def is_alone(job: Cluster, serving: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this process takes all elements: it trains alone."""
-    sizes = ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE")
-    several = any(environ.get(name, "1") != "1" for name in sizes)
-    return not several and sum(peer.group != serving for peer in job.hosts) == 1
+def count_processes(job: Cluster, serving: str, environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many processes train, as far as this one can know; 0 if it cannot."""
+    sizes = {environ[name] for name in ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE") if environ.get(name)}
+    hosts = sum(peer.group != serving for peer in job.hosts)
+    if not sizes:
+        return 0 if "TF_CONFIG" in environ and hosts != _count_workers(environ["TF_CONFIG"]) else hosts
+    size = sizes.pop()
+    return int(size) if not sizes and size.isdigit() and int(size) >= hosts else 0
+
+
+def _count_workers(config: str) -> int:
+    """Return how many tasks of tf.distribute train."""
+    cluster = json.loads(config or "{}").get("cluster", {})
+    return sum(len(cluster.get(task, ())) for task in ("chief", "master", "worker"))
 
 
 def bypass_proxies(targets: Sequence[str], environ: dict[str, str] | os._Environ[str] = os.environ) -> None:

@@ -21,7 +21,7 @@ from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.tensorflow import endpoints
 from dlc_runtime.dataservice.tensorflow.server import DISPATCHER, WORKER, ServerConfig
-from dlc_runtime.dataservice.wire import addresses
+from dlc_runtime.dataservice.wire import addresses, tally
 from dlc_runtime.host import until_signalled
 
 if TYPE_CHECKING:
@@ -55,10 +55,11 @@ def serve(
     service = endpoints.find_service(job, group)
     listen = address or addresses.own_address(job.me.address, job.interface)
     dispatcher_port, worker_port = endpoints.read_ports()
-    with _journal() as folder:
+    is_first = job.hosts_of(group)[0].host == job.host
+    with _journal() as folder, _sum_of_counts(listen) if is_first else contextlib.nullcontext():
         own = addresses.join_host_port(job.me.address, worker_port)
         configs = [ServerConfig(WORKER, job.host, listen, worker_port, service.dispatcher, own)]
-        if job.hosts_of(group)[0].host == job.host:
+        if is_first:
             configs.insert(0, ServerConfig(DISPATCHER, job.host, listen, dispatcher_port, journal=folder))
         if job.group == group:
             cluster_facts.tell_that_this_serves()
@@ -186,6 +187,24 @@ def _journal() -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _sum_of_counts(listen: str) -> Iterator[None]:
+    """Add up what the training processes take, if its port is free: the job does without."""
+    port = addresses.lease_port()
+    try:
+        adding = tally.Tally(listen, port)
+    except OSError as error:
+        where = addresses.join_host_port(listen, port)
+        LOG.warning("tf.data.service: lost elements are not added up: %s: %s; DLC_DATA_LEASE_PORT", where, error)
+        yield
+        return
+    adding.start()
+    try:
+        yield
+    finally:
+        adding.close()
 
 
 def main() -> int:

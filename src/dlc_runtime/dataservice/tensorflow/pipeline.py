@@ -9,18 +9,26 @@ import atexit
 import contextlib
 import logging
 import sys
+import uuid
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.errors import RefusedError, SettingError
+from dlc_runtime.dataservice.tensorflow import endpoints
+from dlc_runtime.dataservice.wire import addresses, tally
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    from dlc_runtime.cluster_facts import Cluster
 
 LOG = logging.getLogger("dlc.dataservice")
 PYTHON_OPERATIONS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 PASSES_ON = ("PrefetchDataset", "OptionsDataset")
 BATCHES = ("BatchDataset", "ParallelBatchDataset")
 _lost: list[str] = []
+# This one among the job's training processes.
+_PROCESS = uuid.uuid4().hex
 
 
 def read_graph(dataset: Any) -> Any:
@@ -62,11 +70,44 @@ def warn_of_shuffle(graph: Any) -> None:
         )  # fmt: skip
 
 
-def count_elements(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> Any:
+def _return_count(_: int, count: int) -> int:
+    return count
+
+
+def make_adder(job: Cluster, serving: str, name: str) -> Callable[[int, int], int | None] | None:
+    """Return a function from an epoch and this process's count of it to that of all; None if nobody can know.
+
+    It returns None in every process but the last one.
+    """
+    processes = endpoints.count_processes(job, serving)
+    if processes < 2:
+        return _return_count if processes else None
+    address = (job.hosts_of(serving)[0].address, addresses.lease_port())
+
+    def add(epoch: int, count: int) -> int | None:
+        told = f"{name} {epoch} {processes}", _PROCESS, count
+        try:
+            through, total = tally.report_count(address, *told)
+        except (OSError, RefusedError) as error:
+            LOG.warning("tf.data.service: nobody adds up what the training processes took (%s): %s", name, error)
+            return None
+        return total if through == processes else None
+
+    return add
+
+
+def count_elements(
+    shared: Any,
+    dataset: Any,
+    graph: Any,
+    name: str,
+    workers: int,
+    add: Callable[[int, int], int | None] = _return_count,
+) -> Any:
     """Let `shared` say at an epoch's end how many elements of `dataset` did not arrive, if that is known.
 
     If the dataset's last step makes batches, their samples are counted. If an earlier one does, each of the `workers`
-    may leave out a batch.
+    may leave out a batch. `add`: what `make_adder` returns.
     """
     import tensorflow as tf
 
@@ -85,15 +126,24 @@ def count_elements(shared: Any, dataset: Any, graph: Any, name: str, workers: in
     if expected <= 0:
         return shared
 
-    def ended(count: Any) -> bool:
-        if expected - count > has_batches * (workers - 1):
-            _warn_of_lost(name, int(count), expected)
+    epoch = -1
+
+    def began() -> bool:
+        nonlocal epoch
+        epoch += 1
         return False
 
-    return _with_count(shared, of_rows, tf.autograph.experimental.do_not_convert(ended))
+    def ended(count: Any) -> bool:
+        total = add(epoch, int(count))
+        if total is not None and expected - total > has_batches * (workers - 1):
+            _warn_of_lost(name, total, expected)
+        return False
+
+    plain = tf.autograph.experimental.do_not_convert
+    return _with_count(shared, of_rows, plain(began), plain(ended))
 
 
-def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
+def _with_count(shared: Any, of_rows: bool, began: Any, ended: Any) -> Any:
     import tensorflow as tf
 
     ops, plain, spec = tf.raw_ops, tf.autograph.experimental.do_not_convert, shared.element_spec
@@ -106,9 +156,9 @@ def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
         ops.AssignAddVariableOp(resource=count, value=rows)
         return element if type(spec) is tuple else element[0]
 
-    def begin(_: Any) -> bool:
+    def begin(_: Any) -> Any:
         ops.AssignVariableOp(resource=count, value=tf.zeros([], tf.int64))
-        return False
+        return tf.numpy_function(began, [], tf.bool)
 
     def end(_: Any) -> Any:
         return tf.numpy_function(ended, [ops.ReadVariableOp(resource=count, dtype=tf.int64)], tf.bool)

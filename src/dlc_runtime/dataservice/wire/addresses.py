@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BACKLOG = 512
+LEASE_PORT = 7801
 _SIOCGIFADDR = 0x8915
 
 
@@ -39,6 +40,11 @@ def own_address(name: str, interface: str) -> str:
 def control_port(asked: int | None, environ: Mapping[str, str] = os.environ) -> int:
     """Return the control port. Raises SettingError for a number that is none."""
     return check_port(environ.get("DLC_DATA_PORT") or DEFAULT_PORT if asked is None else asked)
+
+
+def lease_port(environ: Mapping[str, str] = os.environ) -> int:
+    """Return the port at which training processes meet: for leases, or for the sum of what they took."""
+    return check_port(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
 
 
 def check_port(found: int | str) -> int:

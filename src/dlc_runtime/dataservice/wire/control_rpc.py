@@ -89,19 +89,19 @@ def load_grpc() -> Any:
     return grpc
 
 
-def load_health() -> tuple[Any, Any, Any]:
-    """Import the health service. Raises MissingPackageError, also if its version does not fit gRPC's."""
+def load_health() -> Any:
+    """Import the health service's messages. Raises MissingPackageError, also if its version does not fit gRPC's."""
     module = load_grpc()
     try:
-        from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+        from grpc_health.v1 import health_pb2
     except Exception as error:
         # Generated code raises RuntimeError for a gRPC, and for a protobuf, that is too old.
-        version = getattr(module, "__version__", "unknown")
+        version = module.__version__
         raise MissingPackageError(
             f"grpc_health cannot be imported beside grpcio {version}: {type(error).__name__}: {error}; add"
             f" grpcio=={version} and grpcio-health-checking=={version} to the requirements.txt beside the script"
         ) from error
-    return health, health_pb2, health_pb2_grpc
+    return health_pb2
 
 
 class CallError(DataServiceError):

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 SWITCH = "DLC_DATA_TLS"
 # In every certificate.
 NAME = "dlc-data-service"
-# Whatever the hosts' clocks say: the authority ends with the processes.
+# Whatever clocks say: the authority ends with the processes.
 YEARS = (2000, 2100)
-# TLS's largest record, and what passes between the kernel and OpenSSL in one call.
+# TLS's largest record; what passes between kernel and OpenSSL in one call.
 RECORD_BYTES, CHUNK_BYTES = 1 << 14, 1 << 18
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
@@ -64,7 +64,7 @@ def check_settings(environ: Mapping[str, str], own: str | None) -> None:
 
 @functools.lru_cache(maxsize=8)
 def identity(token: bytes) -> Identity:
-    """Make it once in a process, for its forks too."""
+    """Make it once, for forks too."""
     import datetime
 
     from cryptography import x509
@@ -168,7 +168,7 @@ class TlsSocket:
         self._unsent = memoryview(b"")
         # Bytes that the caller still has, and that are in the unsent records.
         self._ciphered = 0
-        self._got = memoryview(bytearray(CHUNK_BYTES))
+        self._got = memoryview(bytearray(RECORD_BYTES))
         self.is_ready = False
         with contextlib.suppress(BlockingIOError):
             self._shake_hands()
@@ -178,10 +178,10 @@ class TlsSocket:
             try:
                 with self._translate_errors():
                     self._tls.do_handshake()
-                self.is_ready = True
+                self.is_ready, self._got = True, memoryview(bytearray(CHUNK_BYTES))
             except BlockingIOError:
                 self._flush()
-                if not self._fill(CHUNK_BYTES):
+                if not self._fill(RECORD_BYTES):
                     raise ConnectionError("closed") from None
             finally:
                 # The last words, also those of a refusal.
@@ -207,7 +207,7 @@ class TlsSocket:
             ) from None
 
     def _fill(self, most: int) -> int:
-        """Take what the kernel has; return 0 at the end of the connection."""
+        """Take what the kernel has; return 0 at the connection's end."""
         size = self._sock.recv_into(self._got[:most])
         self._in.write(self._got[:size])
         return size

@@ -24,10 +24,10 @@ def heard(dataset, **options):
         return list(said)
 
 
-def missed(dataset, arrived):
+def missed(dataset, arrived, add=lambda _, count: count):
     """What is said where this arrives of the dataset, and whether it looks as it does without a count."""
     said.clear()
-    counted = pipeline.count_elements(arrived, dataset, pipeline.read_graph(dataset), "NAME", 2)
+    counted = pipeline.count_elements(arrived, dataset, pipeline.read_graph(dataset), "NAME", 2, add)
     assert counted.element_spec == arrived.element_spec
     for _ in counted.take(1):  # an epoch that is not read to its end
         pass
@@ -60,5 +60,7 @@ print(json.dumps({
     "elements": missed(numbers, less),
     "batches": missed(numbers.batch(32, drop_remainder=True), less.batch(32, drop_remainder=True)),
     "a batch left out": missed(numbers.batch(32, drop_remainder=True), numbers.batch(32, drop_remainder=True).take(29)),
+    "two took it": missed(numbers, less, lambda epoch, count: count + 59 + epoch),
+    "another one is not through": missed(numbers, less, lambda epoch, count: None),
     "unknown": missed(numbers.filter(lambda number: number < 900), less),
 }))  # fmt: skip

@@ -53,6 +53,23 @@ def test_a_job_without_data_hosts_is_told_how_to_get_some() -> None:
         service(environ({"gpus": ["algo-1"]}))
 
 
+@pytest.mark.parametrize(
+    ("variables", "processes"),
+    [
+        ({}, 2),
+        ({"HOROVOD_SIZE": "8"}, 8),
+        ({"HOROVOD_SIZE": "8", "OMPI_COMM_WORLD_SIZE": "8"}, 8),
+        ({"WORLD_SIZE": "4", "HOROVOD_SIZE": "8"}, 0),
+        ({"WORLD_SIZE": "1"}, 0),
+        ({"TF_CONFIG": json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}})}, 2),
+        ({"TF_CONFIG": json.dumps({"cluster": {"worker": ["a:1", "a:2", "b:1", "b:2"]}})}, 0),
+    ],
+)
+def test_processes_that_train_are_counted_if_the_variables_agree(variables: dict[str, str], processes: int) -> None:
+    job = cluster_facts.read(environ({"cpus": ["algo-3"], "gpus": ["algo-1", "algo-2"]}))
+    assert endpoints.count_processes(job, "cpus", variables) == processes
+
+
 @pytest.mark.parametrize("wrong", [{"mode": "static"}, {"name": ""}])
 def test_arguments_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=f"distribute: {next(iter(wrong))}"):

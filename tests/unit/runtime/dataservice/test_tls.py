@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.dataservice.errors import RefusedError, SettingError
+from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
 from dlc_runtime.dataservice.wire import tls
 
 
@@ -54,6 +54,39 @@ def test_a_server_of_another_job_is_refused(pair: Any) -> None:
     assert receive(server) is None
     with pytest.raises(RefusedError, match="is not of this job"):
         client.recv(1)
+
+
+class Stranger:
+    """A socket over which any number of bytes comes; it notes how many are asked for."""
+
+    def __init__(self, head: bytes) -> None:
+        self.asked: list[int] = []
+        self._head = head
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
+
+    def recv_into(self, view: memoryview) -> int:
+        self.asked.append(view.nbytes)
+        if len(self.asked) > 3:
+            raise BlockingIOError
+        size = min(len(self._head), view.nbytes)
+        view[:size] = self._head[:size]
+        self._head = self._head[size:]
+        return size
+
+    def send(self, data: Any) -> int:
+        return len(data)
+
+
+def test_of_who_has_shown_no_certificate_a_record_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLC_DATA_TLS", "1")
+    record = b"\x16\x03\x01\x40\x00\x01\x00\xff\xff" + bytes(tls.CHUNK_BYTES)
+    stranger = Stranger(record)
+    with contextlib.suppress(ProtocolError):
+        tls.TlsSocket(stranger, b"1" * 32, is_server=True)  # type: ignore[arg-type]
+    assert stranger.asked
+    assert max(stranger.asked) <= tls.RECORD_BYTES
 
 
 def test_both_sides_show_a_certificate_and_then_bytes_pass(pair: Any) -> None:

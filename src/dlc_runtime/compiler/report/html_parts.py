@@ -142,7 +142,7 @@ TABLES = (
     Table(
         "Ranks",
         "ranks",
-        "The processes of this host. One that is `running` here was killed, or wrote this report before its end.",
+        "The processes of the job. One that is `running` here was killed, or wrote this report before its end.",
         (
             number_column("rank", "rank"),
             text_column("host", "host"),

@@ -68,7 +68,7 @@ def test_a_narrow_terminal_gets_a_line_for_each_image(
     assert "SIZE" in heads
     assert len(rows) == len(load_variants(read_tree(ROOT)))
     assert max(map(len, [heads, *rows])) <= 60
-    assert notes.endswith("notes on what these images lack: dlc list --why, or dlc list ID")
+    assert notes.endswith("notes on what they lack: dlc list --why, or dlc list ID")
 
 
 def test_a_stale_lock_is_shown_however_narrow_a_terminal_is() -> None:

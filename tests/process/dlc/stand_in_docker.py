@@ -49,6 +49,8 @@ def run(words: list[str]) -> int:
     options = dict(pairwise(words))
     if "--detach" in words:
         return show_job(words)
+    if "--rm" in words:
+        return run_shell(words)
     if options.get("--user") == "nobody-there":
         print("docker: Error response from daemon: unable to find user nobody-there.\n\nSee 'docker run --help'.")
         return 125
@@ -92,6 +94,11 @@ def show_job(words: list[str]) -> int:
     state = {"Job": job, "StartedAt": now(), "Running": True, "Pid": child.pid, "ExitCode": 0, "Words": words}
     save(options["--name"], {**state, "FinishedAt": "0001-01-01T00:00:00Z"})
     return 0
+
+
+def run_shell(words: list[str]) -> int:
+    """A command in an image: the words behind its reference."""
+    return subprocess.call(words[next(place for place, word in enumerate(words) if word.startswith("dlc/")) + 1 :])
 
 
 def follow_show(name: str) -> None:
@@ -189,7 +196,7 @@ def look_after(words: list[str]) -> int:
             for container in containers:
                 while load(container)["Running"]:
                     time.sleep(0.05)
-        case ["exec", "--interactive", name, *command]:
+        case ["exec", "--interactive", "--tty", name, *command] | ["exec", "--interactive", name, *command]:
             return subprocess.call(command, cwd=Path(str(load(name)["Root"])) / "code")
         case _:
             print(f"docker: the stand-in does not know {words}", file=sys.stderr)

@@ -120,10 +120,9 @@ def find_containers(engine: Engine, job_id: str = "") -> dict[str, dict[str, str
     rows = ask_engine(engine, "ps", "--all", "--filter", label, "--format", form).stdout.splitlines()
     found: dict[str, dict[str, str]] = {}
     for job, name, state in sorted(row.split(" ", 2) for row in rows if row):
-        hosts = found.setdefault(job, {})
-        # It is no host of the job.
+        # TensorBoard is no host of the job.
         if (host := name.removeprefix(f"dlc-{job}-")) != WATCH:
-            hosts[host] = state
+            found.setdefault(job, {})[host] = state
     return found
 
 

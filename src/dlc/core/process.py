@@ -108,8 +108,14 @@ def stream_program(
 def run_program_beside(argv: Sequence[str], read: Callable[[Iterable[str]], None]) -> Iterator[None]:
     """Run a program beside the block, at whose end it is ended. `read` gets its lines, in a thread of its own."""
     with _open_group(argv, None, None, None, stderr=subprocess.STDOUT, grace=GRACE_SECONDS) as child:
-        Thread(target=read, args=(child.stdout or (),), daemon=True).start()
-        yield
+        reader = Thread(target=read, args=(child.stdout or (),), daemon=True)
+        reader.start()
+        try:
+            yield
+        finally:
+            end_group(child)
+            # Before the pipe is closed, which it reads.
+            reader.join(GRACE_SECONDS)
 
 
 @contextmanager

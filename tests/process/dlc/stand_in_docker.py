@@ -89,7 +89,8 @@ def show_job(words: list[str]) -> int:
         print('docker: exec: "tensorboard": executable file not found in $PATH: unknown', file=sys.stderr)
         return 127
     options = dict(pairwise(words))
-    child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
+    nothing = subprocess.DEVNULL
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing)
     job = options["--label"].rpartition("=")[2]
     state = {"Job": job, "StartedAt": now(), "Running": True, "Pid": child.pid, "ExitCode": 0, "Words": words}
     save(options["--name"], {**state, "FinishedAt": "0001-01-01T00:00:00Z"})

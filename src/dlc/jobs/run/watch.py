@@ -6,6 +6,7 @@ It reads what the hosts write, and ends with the job. Its address is one of this
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -42,7 +43,7 @@ def make_watch_words(job: Job) -> tuple[str, ...]:
 def explain_watch(job: Job) -> str:
     """Return the command as it could be typed."""
     words = make_watch_words(job)
-    return " ".join(words) if words[0] != "run" else as_typed(*words)
+    return as_typed(*words) if words[0] == "run" else shlex.join(words)
 
 
 def name_container(job: Job) -> str:

@@ -86,6 +86,13 @@ def await_end(pid: int) -> None:
         time.sleep(0.05)
 
 
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def left(folder: Path) -> list[str]:
     """Containers, networks and claims."""
     names = sorted(path.name for path in [*(folder / "docker").iterdir(), *(folder / "cache/jobs").glob("*")])
@@ -115,6 +122,10 @@ def test_it_ends_with_a_job_that_is_stopped_and_with_a_dlc_that_is_killed(number
         child.send_signal(number)
         child.wait(BOUND_SECONDS)
         await_end(pid)
+    if number == signal.SIGKILL:
+        await_file(train / "docker/dlc-mine-algo-1.container")
+        assert dlc(train, "stop", "mine").returncode == 0
+    assert left(train) == []
 
 
 def test_without_one_here_the_image_shows_the_job_and_its_container_is_removed(train: Path) -> None:

@@ -23,11 +23,12 @@ def job(tmp_path: Path) -> Job:
     return Job("j", "image", tmp_path, (Group("all", HOSTS),), (), program="train.py")
 
 
-def report(job: Job, host: str, *ranks: int, pid: int) -> None:
-    """Write what the ranks of a host leave, and the page that they merge."""
+def report(job: Job, host: str, *ranks: int, pid: int, started: float = 0.0) -> None:
+    """Write what the ranks of a host leave, and the page that they merge; each has run for 10 s."""
     folder = str(job.opt_ml(host) / "output/data/compiler")
+    times = {"started": started, "written": started + 10}
     for rank in ranks:
-        write_rank(folder, {**rank_report(rank), "host": host, "pid": pid + rank})
+        write_rank(folder, {**rank_report(rank), **times, "host": host, "pid": pid + rank})
     merge_folder(folder, with_page=True)
 
 
@@ -58,6 +59,14 @@ def test_hosts_that_train_each_for_itself_are_told_apart(job: Job) -> None:
     assert "Each host trained for itself. The ranks are numbered over all hosts here." in found["notes"]
     names = sorted(path.name for path in (job.folder / "output/compiler").glob("rank-*"))
     assert names == ["rank-0-9-algo-2.json", "rank-0-9.json"]
+
+
+def test_a_rank_that_was_on_another_host_before_the_job_started_again_keeps_its_number(job: Job) -> None:
+    report(job, "algo-1", 0, pid=9)
+    report(job, "algo-2", 0, pid=9, started=60.0)
+    collect_results(job)
+    assert [(entry["rank"], entry["host"]) for entry in merged(job)["ranks"]] == [(0, "algo-1"), (0, "algo-2")]
+    assert not any("for itself" in note for note in merged(job)["notes"])
 
 
 def test_profiles_of_hosts_that_train_each_for_itself_are_both_results(job: Job) -> None:

@@ -5,8 +5,8 @@ On a host the ranks' files of that host alone are merged. Here the files of all 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +84,16 @@ def _number_ranks(found: Mapping[str, list[Record]]) -> list[Record]:
 
 
 def _trained_each_for_itself(found: Mapping[str, list[Record]]) -> bool:
-    """Tell whether several hosts have a rank of one number."""
-    numbers = Counter(number for each in found.values() for number in {record.get("rank", 0) for record in each})
-    return max(numbers.values()) > 1
+    """Tell whether two hosts had a rank of one number at the same time: in a job that starts again a rank may move."""
+    placed = [(host, record) for host, each in found.items() for record in each]
+    return any(
+        host != other and one.get("rank", 0) == two.get("rank", 0) and _ran_together(one, two)
+        for (host, one), (other, two) in combinations(placed, 2)
+    )
+
+
+def _ran_together(one: Record, two: Record) -> bool:
+    return bool(one["started"] <= two["written"] and two["started"] <= one["written"])
 
 
 def _note_own_trainings(found: Mapping[str, list[Record]]) -> list[str]:

@@ -47,9 +47,10 @@ def is_busy(what: str) -> bool:
 def run(words: list[str]) -> int:
     """The job's script, train.py in the host's folder, as a process group; its exit code as a container's."""
     options = dict(pairwise(words))
-    if "--detach" in words:
+    # Behind the image are the arguments of a script.
+    if words[1] == "--detach":
         return show_job(words)
-    if "--rm" in words:
+    if words[1] == "--rm":
         return run_shell(words)
     if options.get("--user") == "nobody-there":
         print("docker: Error response from daemon: unable to find user nobody-there.\n\nSee 'docker run --help'.")

@@ -13,6 +13,7 @@ from typing import TextIO
 
 from dlc.core import interrupts
 from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, UsageError
+from dlc.core.text import paint_text, shows_colors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +48,8 @@ def _report_error(error: DlcError) -> int:
         sys.stdout.flush()
     except OSError:
         _drop_stream(sys.stdout)
-    print(f"dlc: {error}", file=sys.stderr)
+    is_colored = shows_colors(os.environ, is_terminal=sys.stderr.isatty())
+    print(f"{paint_text('dlc:', 'bad') if is_colored else 'dlc:'} {error}", file=sys.stderr)
     if os.environ.get("DLC_DEBUG"):
         traceback.print_exception(error.__cause__ or error)
     return error.exit_code

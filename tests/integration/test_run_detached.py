@@ -8,6 +8,8 @@ import pty
 import re
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +106,21 @@ def test_the_lines_of_a_job_of_another_terminal_come_from_its_containers(image: 
         assert dlc("stop", NAME).returncode == 0
         job.communicate(timeout=HANG_BOUND)
     assert job.returncode == 130
+
+
+def test_tensorboard_shows_a_job_while_it_runs_and_ends_with_it(image: Image, dlc: Dlc) -> None:
+    words = (image.ref, "train.py", "--detach", "--watch", "--name", NAME, *CALM_OPTIONS)
+    started = dlc("run", *words)
+    assert started.returncode == 0, started.stderr
+    deadline = time.monotonic() + HANG_BOUND
+    while not (found := re.search(r"tensorboard of this job, until it ends: (\S+)", dlc("logs", NAME).stdout)):
+        assert time.monotonic() < deadline, dlc("logs", NAME)
+    with urllib.request.urlopen(f"{found[1]}data/environment", timeout=HANG_BOUND) as answer:
+        assert "version" in json.load(answer)
+    assert dlc("stop", NAME).returncode == 0
+    assert not [*left("ps", "--all", job=NAME), *left("network", "ls", job=NAME)]
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(found[1], timeout=HANG_BOUND)
 
 
 @pytest.mark.core

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlc.build.disk_space import GB, WORK, data_folder, estimate_need
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.checkout import Tree, find_root_or_own, read_tree
 from dlc.core.environment import (
     PLATFORM,
     engine_folder,
@@ -28,6 +28,9 @@ from dlc.plan.plan import Plan, make_plan
 
 # For one build: each core compiles Horovod, and all else needs little. Measured with three images.
 MEMORY_PER_CORE_GB = 1.0
+# What sees what this user cannot.
+AS_ROOT = "sudo dlc doctor"
+BUILDX_REMEDY = "sudo apt-get install docker-buildx, or of Docker's own packages docker-buildx-plugin"
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,10 @@ def _run_check(name: str, check: Callable[[], Finding]) -> Finding:
         return check()
     except DlcError as error:
         return Finding(name, "bad", error.message, error.remedy)
+    except PermissionError as error:
+        return Finding(name, "note", f"could not be checked: {error}", AS_ROOT)
     except (OSError, KeyError, ValueError) as error:
-        return Finding(name, "note", f"could not be checked: {error}")
+        return Finding(name, "note", f"could not be checked: {error}", "DLC_DEBUG=1 dlc doctor")
 
 
 def _check_existing(engine: Engine, plan: Plan) -> dict[str, str]:
@@ -96,7 +101,7 @@ def _check_platform(engine: Engine | None) -> Finding:
 def _load_all_images() -> tuple[Tree, Plan | None]:
     """Load the checkout and the plan of all its images. None if there is no checkout or its buildspec has mistakes."""
     try:
-        tree = read_tree(find_root())
+        tree = read_tree(find_root_or_own())
         return tree, make_plan(tree)
     except DlcError:
         return {}, None
@@ -108,7 +113,7 @@ def _check_startable() -> Finding:
         return Finding("engine", "bad", f"{absence_error()}, and DLC_ENGINE=off forbids to start one", remedy)
     if reason := apt.can_install():
         return Finding("engine", "bad", f"{absence_error()}, and none can be started: {reason}", remedy)
-    return Finding("engine", "note", f"{absence_error()}; dlc build starts a private one")
+    return Finding("engine", "note", f"{absence_error()}; dlc build starts a private one", "dlc engine start")
 
 
 def _check_store(engine: Engine) -> Finding:
@@ -120,7 +125,7 @@ def _check_store(engine: Engine) -> Finding:
 def _check_buildx(engine: Engine) -> Finding:
     done = engine.docker("buildx", "version", check=False, timeout=QUICK_SECONDS)
     if done.returncode:
-        return Finding("buildx", "bad", "no plug-in", "install the package docker-buildx or docker-buildx-plugin")
+        return Finding("buildx", "bad", "no plug-in", BUILDX_REMEDY)
     return Finding("buildx", "ok", " ".join(done.stdout.split()[1:2]))
 
 
@@ -128,31 +133,34 @@ def _check_base() -> Finding:
     if shutil.which("mmdebstrap"):
         return Finding("base image", "ok", "mmdebstrap")
     if reason := apt.can_install():
-        remedy = "install mmdebstrap, or build with --set base.image=debian:12"
+        remedy = "sudo apt-get install mmdebstrap, or: dlc build ID --set base.image=debian:12"
         return Finding("base image", "bad", f"no mmdebstrap, and it cannot be installed: {reason}", remedy)
-    return Finding("base image", "note", "mmdebstrap will be installed")
+    return Finding("base image", "note", "mmdebstrap will be installed by dlc build", "apt-get install mmdebstrap")
 
 
 def _check_disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
     folder = data_folder(engine) if engine else engine_folder()
     if folder is None:
         place = engine.data_root if engine else ""
-        return Finding("disk", "note", f"{place or 'the disk of the engine'}: this user cannot see it from here")
+        found = f"{place or 'the disk of the engine'}: this user cannot see it from here"
+        return Finding("disk", "note", found, AS_ROOT)
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     found = f"{free / GB:.0f} GB free at {folder}"
     if missing is None:
         return Finding(
-            "disk", "note", f"{found}; the size of the images is not known: no checkout with a valid buildspec"
-        )
+            "disk", "note", f"{found}; the size of the images is not known: no checkout with a valid buildspec",
+            "dlc plan, which says what is wrong",
+        )  # fmt: skip
     variants = [variant for variant in load_variants(tree) if variant.id in missing.selected]
     needed = estimate_need(variants, (), containerd_store=engine is not None and engine.containerd_store)
     wanted = f"the {len(needed.images)} images that are not built need up to {needed.total / GB:.0f} GB"
     if free >= needed.total:
         return Finding("disk", "ok", f"{found}; {wanted}")
     smallest = min(needed.images.values()) + WORK
-    remedy = "build some of them, free space (docker builder prune), or set DLC_ENGINE_DIR to a roomier disk"
+    remedy = "dlc build ID for one of them; dlc clean and docker builder prune free space; or DLC_ENGINE_DIR=FOLDER "
+    remedy += "on a roomier disk"
     return Finding("disk", "bad" if free < smallest else "note", f"{found}; {wanted}", remedy)
 
 
@@ -163,10 +171,10 @@ def _check_memory(missing: Plan | None) -> Finding:
     together = len(missing.selected) if missing else 1
     found = f"{available:.0f} GB available; one build needs up to {each:.0f} GB"
     if available < each:
-        return Finding("memory", "bad", found, f"free {each:.0f} GB")
+        return Finding("memory", "bad", found, f"end what takes it (ps aux --sort=-rss | head): {each:.0f} GB free")
     if available < each * together:
         fit = int(available / each)
-        return Finding("memory", "note", f"{found}; {together} images are not built", f"build at most {fit} at a time")
+        return Finding("memory", "note", f"{found}; {together} images are not built", f"dlc build ID, {fit} at a time")
     return Finding("memory", "ok", found)
 
 
@@ -174,10 +182,12 @@ def _check_certificates() -> Finding:
     try:
         return Finding("CA bundle", "ok", str(find_ca_bundle(os.environ) or "the image's own"))
     except UsageError as error:
-        return Finding("CA bundle", "bad", error.message, error.remedy)
+        return Finding("CA bundle", "bad", error.message, "unset DLC_CA_BUNDLE, or export DLC_CA_BUNDLE=FILE")
 
 
 def _check_wheels() -> Finding:
     found = ", ".join(map(str, local_wheel_folders())) or "no folder named; packages come from the index"
     lost = list_lost_links()
-    return Finding("local wheels", "note" if lost else "ok", "; ".join([found, *lost]))
+    if lost:
+        return Finding("local wheels", "note", "; ".join([found, *lost]), "unset it, or export it with a folder")
+    return Finding("local wheels", "ok", found)

@@ -151,5 +151,6 @@ def make_overview() -> str:
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
     width = max(len(verb) for verb in VERBS) + 2
     lines += [f"  {verb:<{width}}{load_verb(verb).HELP}" for verb in VERBS]
-    lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means."]
+    lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means.",
+              "Terminals get colours, links and lines that fit; NO_COLOR=1 turns colours and links off."]  # fmt: skip
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
-from dlc.cli.arguments import add_json, parse_number, print_json, terminal_columns
+from dlc.cli.arguments import add_json, parse_number, print_json, print_text, terminal_columns
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.errors import UsageError
 from dlc.jobs.advice import render
@@ -212,4 +212,4 @@ def print_advice(args: argparse.Namespace, found: Found) -> None:
     if found.measured:
         parts += [render.make_measured_table(found.measured, width), render.draw_chart(found.measured, width)]
     parts.append(render.list_prices([*rows, *found.measured]))
-    print("\n\n".join(parts))
+    print_text("\n\n".join(parts), {"choice": "head", "cluster": "head", "advice": "good"})

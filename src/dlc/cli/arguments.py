@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from dlc.core.text import paint_lines, shows_colors, wrap_text
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -78,6 +82,14 @@ def warn_of_end(variants: Sequence[Variant]) -> list[str]:
 def terminal_columns() -> int | None:
     """Return the characters to a line of the terminal that stdout is; None without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_text(text: str, kinds: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Print a text, on a terminal in lines that fit it, and with the colours of `kinds` (`paint_lines`)."""
+    columns = terminal_columns()
+    is_colored = shows_colors(os.environ, is_terminal=sys.stdout.isatty())
+    shown = paint_lines(text, kinds) if is_colored else text
+    print(shown if columns is None else wrap_text(shown, columns))
 
 
 def say_progress(line: str) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, print_json, print_text
 from dlc.cli.run_job import CLAIMS, find_running_engine
 from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError, ProcessError, UsageError
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"folders": [{"path": str(each.folder), "bytes": each.bytes} for each in folders], "images": images})
     else:
-        print(as_text(folders, images))
+        print_text(as_text(folders, images))
     if not (folders or images) or (args.json and not args.yes):
         return 0
     if not args.yes:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from dlc.build.doctor import examine_host
-from dlc.cli.arguments import add_json, print_json
+from dlc.build.doctor import Finding, examine_host
+from dlc.cli.arguments import add_json, print_json, print_text
 
 HELP = "check whether this host can build images"
 EXAMPLE = "dlc doctor --json"
+# Level -> its colour.
+LEVELS = {"ok": "good", "note": "note", "bad": "bad"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +26,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([asdict(finding) for finding in findings])
     else:
-        for finding in findings:
-            print(f"{finding.level:<5} {finding.name:<13} {finding.found}")
-            if finding.remedy:
-                print(f"      {'':<13} remedy: {finding.remedy}")
+        print_text(as_text(findings), LEVELS)
     return int(any(finding.level == "bad" for finding in findings))
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    """Return a line for each finding, and one for what to type."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.level:<5} {finding.name:<13} {finding.found}")
+        lines += [f"      {'':<13} remedy: {finding.remedy}"] if finding.remedy else []
+    return "\n".join(lines)

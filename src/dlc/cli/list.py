@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json, terminal_columns
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text, terminal_columns
 from dlc.core.text import format_table
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.gpu:
         rows = make_gpu_rows(variants)
-        print_json(rows) if args.json else print(as_text(rows))
+        print_json(rows) if args.json else print_text(as_text(rows))
         return 0
     built = _read_built([variant.ref for variant in variants])
     if args.json:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     rows = [describe_planned(variant, tree) for variant in variants]
     if built is not None:
         rows = [{**row, **format_built(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
-    print("\n".join([as_text(rows), *_make_notes(variants, shown=args.why)]))
+    print_text("\n".join([as_text(rows), *_make_notes(variants, shown=args.why)]), {"ID": "head"})
     return 0
 
 
@@ -65,7 +65,7 @@ def _make_notes(variants: Sequence[Variant], *, shown: bool) -> list[str]:
     notes = [*note_unavailable(variants), *note_missing(variants), *note_unsupported(variants)]
     if shown or len(variants) == 1 or not notes:
         return notes
-    return [f"{len(notes)} notes on what these images lack: dlc list --why, or dlc list ID"]
+    return [f"{len(notes)} notes on what they lack: dlc list --why, or dlc list ID"]
 
 
 def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:

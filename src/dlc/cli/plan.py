@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text, warn_of_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,8 @@ HELP = "show what a build would do: images and why each is built; or every targe
 EXAMPLE = "dlc plan 'pytorch-*-cpu-*' --engine"
 # Characters of a content key, as messages show it.
 KEY_LENGTH = 12
+# What is decided on an image -> its colour.
+DECISIONS = {"build": "note", "skip": "good"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": warnings})
     else:
-        print(targets_as_text(plan, decisions) if args.targets else as_text(plan, decisions))
+        print_text(targets_as_text(plan, decisions) if args.targets else as_text(plan, decisions), DECISIONS)
     return 0
 
 
@@ -88,7 +90,7 @@ def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> in
     if args.json:
         print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": warnings})
     else:
-        print(as_text(plan, decisions))
+        print_text(as_text(plan, decisions), DECISIONS)
     return 0
 
 

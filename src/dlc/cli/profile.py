@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
-from dlc.cli.arguments import add_json, parse_count, print_json
+from dlc.cli.arguments import add_json, parse_count, print_json, print_text
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.errors import ProfileError, UsageError
 from dlc.jobs.advice.cost_model import make_catalogue
@@ -88,5 +88,5 @@ def print_profile(args: argparse.Namespace, profile: Profile) -> int:
     elif args.json:
         print_json({"profile": profile_json(profile)})
     else:
-        print(summarize(profile))
+        print_text(summarize(profile))
     return 0

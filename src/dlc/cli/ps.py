@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from dlc.cli.arguments import add_json, print_json, terminal_columns
+from dlc.cli.arguments import add_json, print_json, print_text, terminal_columns
 from dlc.cli.run_job import CLAIMS
 from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError, ProcessError
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([{**asdict(job), "log": str(job.log) if job.log else None} for job in jobs])
     elif jobs:
-        print(as_text(jobs, datetime.now(UTC)))
+        print_text(as_text(jobs, datetime.now(UTC)), {"JOB": "head"})
     else:
         print("no job runs", file=sys.stderr)
     return 0

@@ -27,6 +27,7 @@ from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Optio
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
+from dlc.jobs.run.watch import explain_watch
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
@@ -51,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="", metavar="JOB", help="the job's name (default: the time and six digits)")
     parser.add_argument(
         "--detach", action="store_true", help="run the job in the background, print its name; dlc logs shows its lines"
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="show the job in tensorboard, on a port that is printed, until it ends"
     )
     parser.add_argument(
         "--explain", action="store_true", help="show the containers and their config files; start nothing"
@@ -111,13 +115,21 @@ def run(args: argparse.Namespace) -> int:
         )
     job = make_job_of_words(args)
     if args.explain:
-        print_json(explain_as_dict(job)) if args.json else print(explain_as_text(job))
-        return 0
+        return _explain_job(job, args)
     if args.detach:
         return _start_in_background(job, args)
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start_job(job, is_named=bool(args.name))
+    return start_job(job, is_named=bool(args.name), watch=args.watch)
+
+
+def _explain_job(job: Job, args: argparse.Namespace) -> int:
+    watch = explain_watch(job) if args.watch else ""
+    if args.json:
+        print_json({**explain_as_dict(job), **({"watch": watch} if watch else {})})
+    else:
+        print("\n".join([explain_as_text(job), *(["", "tensorboard", f"  {watch}"] if watch else [])]))
+    return 0
 
 
 def _start_in_background(job: Job, args: argparse.Namespace) -> int:
@@ -160,12 +172,12 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
         raise UsageError(error.message, f"dlc {verb} --help") from None
 
 
-def start_job(job: Job, *, is_named: bool = False) -> int:
+def start_job(job: Job, *, is_named: bool = False, watch: bool = False) -> int:
     """Start the job; return its exit code. A name that a user gives may be another job's."""
     engine, claims = find_engine_for_job(), cache_folder() / CLAIMS
     if is_named:
         require_free_name(claims, job.id, engine)
-    return run_job(job, engine, claims)
+    return run_job(job, engine, claims, watch=watch)
 
 
 def find_engine_for_job() -> Engine:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
+from dlc.cli.arguments import add_json
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import facts, sbom
@@ -16,8 +17,10 @@ EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ID, --output."""
+    """Add ID, --json, --output."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
+    # The document is JSON anyway.
+    add_json(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
 
 

@@ -10,7 +10,7 @@ from datetime import date
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, print_json, print_text
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import facts
@@ -19,6 +19,8 @@ from dlc.images.inspection.scan import require_clean, scan_image
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"
+# State of a finding -> its colour.
+STATES = {"open": "bad", "expired": "bad", "excepted": "note", "unused": "note"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_dict(ref, found.answers, found.verdict))
     else:
-        print(as_text(ref, found.answers, found.verdict))
+        print_text(as_text(ref, found.answers, found.verdict), STATES)
     require_clean(found)
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.cli.arguments import add_json, add_set, print_json, print_text
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.json:
         print_json({variant.id: as_dict(variant) for variant in variants})
     else:
-        print("\n\n".join(as_text(variant) for variant in variants))
+        print_text("\n\n".join(as_text(variant) for variant in variants))
     return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_count, print_json, say_progress, terminal_columns
+from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, terminal_columns
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import archive, facts, size
@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_dict(report, changes, args.top))
     else:
-        print(as_text(report, args.top))
+        print_text(as_text(report, args.top))
         if changes is not None:
-            print(changes_as_text(*changes, args.top))
+            print_text(changes_as_text(*changes, args.top))
     if variant:
         budget = variant.settings.budget
         size.require_within(budget, report.bytes, ref, report.packages, report.compressed)

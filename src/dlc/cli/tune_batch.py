@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from dlc.cli import run_job
-from dlc.cli.arguments import add_json, parse_count, parse_number, print_json
+from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job_folder import RESULTS
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     """Try, and print what was found. Raises TuneError if no batch fits or nothing can be measured."""
     request = _make_request(args)
     found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line)
-    print_json(output.as_dict(request, found)) if args.json else print(output.as_text(request, found))
+    print_json(output.as_dict(request, found)) if args.json else print_text(output.as_text(request, found))
     return 0
 
 

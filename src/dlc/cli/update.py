@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import say_progress
+from dlc.cli.arguments import add_json, print_json, print_text, say_progress
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
@@ -21,24 +21,29 @@ DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: do
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add WHAT, PACKAGE, --write."""
+    """Add WHAT, PACKAGE, --write, --json."""
     parser.add_argument("what", choices=["packages", "debian"], help=DESCRIPTIONS)
     parser.add_argument("package", nargs="*", metavar="PACKAGE", help="with `packages`: only these may change")
     parser.add_argument("--write", action="store_true", help="write the newer versions into the files, and lock again")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each change."""
     if args.what == "debian":
-        return _update_debian(find_root(), args.write)
-    return _update_packages(find_root(), args.package, args.write)
+        return _update_debian(find_root(), args.write, as_json=args.json)
+    return _update_packages(find_root(), args.package, args.write, as_json=args.json)
 
 
-def _update_packages(root: Path, only: list[str], write: bool) -> int:
+def _update_packages(root: Path, only: list[str], write: bool, *, as_json: bool) -> int:
     """Print newer pins; with --write take them, unless a changed image has no lock without conflicts."""
     tree = read_tree(root)
     found = updates.find_proposals(tree, load_variants(tree), only, say_progress)
-    print("\n".join(format_proposal(proposal) for proposal in found) or "nothing newer that every image can have")
+    if as_json:
+        print_json([describe_proposal(proposal) for proposal in found])
+    else:
+        lines = [format_proposal(proposal) for proposal in found]
+        print_text("\n".join(lines) or "nothing newer that every image can have")
     texts = updates.apply_proposals(tree, found)
     if not write or not texts:
         return 0
@@ -52,8 +57,15 @@ def _update_packages(root: Path, only: list[str], write: bool) -> int:
         replace_text(root / path, content)
     for folder, files in locks.items():
         resolve.store_lock(files, root / folder)
-        print(f"{folder}: written")
+        say_progress(f"{folder}: written")
     return 0
+
+
+def describe_proposal(proposal: updates.Proposal) -> dict[str, object]:
+    """Return the same for programs."""
+    pin = proposal.pin
+    place = {"file": pin.mark.file, "line": pin.mark.line}
+    return {"name": pin.name, "version": str(pin.version), "newer": str(proposal.version), **place}
 
 
 def format_proposal(proposal: updates.Proposal) -> str:
@@ -62,15 +74,21 @@ def format_proposal(proposal: updates.Proposal) -> str:
     return f"{pin.name:<22} {pin.version} -> {proposal.version}  {pin.mark.file}:{pin.mark.line}"
 
 
-def _update_debian(root: Path, write: bool) -> int:
+def _update_debian(root: Path, write: bool, *, as_json: bool) -> int:
+    changes = {}
     for suite, names in updates.list_debian_packages(load_variants(read_tree(root))).items():
         file = root / suites.versions_path(suite)
         say_progress(f"{suite}: versions of {len(names)} packages and what they need")
         found = updates.resolve_debian(suite, names, cache_folder() / "apt")
-        print(as_text(file.relative_to(root), suites.parse_versions(file.read_text()) if file.exists() else {}, found))
+        old = suites.parse_versions(file.read_text()) if file.exists() else {}
+        changes[str(file.relative_to(root))] = {"before": old, "after": found}
+        if not as_json:
+            print_text(as_text(file.relative_to(root), old, found))
         if write:
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_text(file, suites.format_versions(suite, found))
+    if as_json:
+        print_json(changes)
     return 0
 
 

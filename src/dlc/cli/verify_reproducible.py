@@ -11,7 +11,7 @@ from dlc.build import base_images, buildx
 from dlc.build.buildkit_log import Step
 from dlc.build.buildx import new_log
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         ]
         found = reproducible.find_differences(*archives) or _compare_with_built(plan, engine, archives[0])
         if not args.json:
-            print(as_text(variant.id, archives[0], found), flush=True)
+            print_text(as_text(variant.id, archives[0], found))
         rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
                      "differences": [asdict(difference) for difference in found]})  # fmt: skip
     if args.json:

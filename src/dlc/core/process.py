@@ -105,6 +105,20 @@ def stream_program(
 
 
 @contextmanager
+def run_program_beside(argv: Sequence[str], read: Callable[[Iterable[str]], None]) -> Iterator[None]:
+    """Run a program beside the block, at whose end it is ended. `read` gets its lines, in a thread of its own."""
+    with _open_group(argv, None, None, None, stderr=subprocess.STDOUT, grace=GRACE_SECONDS) as child:
+        reader = Thread(target=read, args=(child.stdout or (),), daemon=True)
+        reader.start()
+        try:
+            yield
+        finally:
+            end_group(child)
+            # Before the pipe is closed, which it reads.
+            reader.join(GRACE_SECONDS)
+
+
+@contextmanager
 def _end_after(child: subprocess.Popen[str], seconds: float | None) -> Iterator[Event]:
     """End the child if the block takes longer, which sets the event. Without `seconds` there is no bound."""
     late = Event()

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dlc.core.environment import starts_no_engine
+from dlc.engine.ways_without_root import WITH_BUILDX, describe_ways, find_ways
 
 DENIED = re.compile("(?i)permission denied")
 # Its members may open the socket of an engine that a package has installed.
@@ -25,21 +26,14 @@ GPU_REMEDY = (
     "leave out --gpus, or install NVIDIA's driver and container toolkit on the engine's host, then: "
     "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker"
 )
-WITH_BUILDX = "with its buildx plug-in"
 
 
 def advise_without_engine() -> str:
     """Return what gets this user an engine if none answers and dlc can start none as this user."""
     if os.geteuid() == 0:
         return f"install Docker Engine {WITH_BUILDX} and start it, or set DOCKER_HOST to one that runs"
-    ways = [
-        f"install rootless Docker {WITH_BUILDX}",
-        f"let an administrator install Docker Engine {WITH_BUILDX}, then: {_advise_to_join(GROUP)}",
-        "set DOCKER_HOST to one that runs",
-    ]
-    if shutil.which("apt-get") and not starts_no_engine(os.environ):
-        ways.append("run dlc with sudo, which starts one that only root can use")
-    return "; or ".join(ways)
+    can_start = shutil.which("apt-get") is not None and not starts_no_engine(os.environ)
+    return describe_ways(find_ways(_user_name(), GROUP, can_start=can_start))
 
 
 def advise_unreached(said: str, address: str | None, variable: str) -> str:

@@ -47,6 +47,11 @@ def is_busy(what: str) -> bool:
 def run(words: list[str]) -> int:
     """The job's script, train.py in the host's folder, as a process group; its exit code as a container's."""
     options = dict(pairwise(words))
+    # Behind the image are the arguments of a script.
+    if words[1] == "--detach":
+        return show_job(words)
+    if words[1] == "--rm":
+        return run_shell(words)
     if options.get("--user") == "nobody-there":
         print("docker: Error response from daemon: unable to find user nobody-there.\n\nSee 'docker run --help'.")
         return 125
@@ -77,6 +82,32 @@ def run(words: list[str]) -> int:
     if (STATE / f"{options['--name']}.container").exists():
         save(options["--name"], {**state, "Running": False, "Pid": 0, "ExitCode": code, "FinishedAt": now()})
     return code
+
+
+def show_job(words: list[str]) -> int:
+    """A container of TensorBoard, which does nothing until it is killed."""
+    if (STATE / "without-tensorboard").exists():
+        print('docker: exec: "tensorboard": executable file not found in $PATH: unknown', file=sys.stderr)
+        return 127
+    options = dict(pairwise(words))
+    nothing = subprocess.DEVNULL
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing)
+    job = options["--label"].rpartition("=")[2]
+    state = {"Job": job, "StartedAt": now(), "Running": True, "Pid": child.pid, "ExitCode": 0, "Words": words}
+    save(options["--name"], {**state, "FinishedAt": "0001-01-01T00:00:00Z"})
+    return 0
+
+
+def run_shell(words: list[str]) -> int:
+    """A command in an image: the words behind its reference."""
+    return subprocess.call(words[next(place for place, word in enumerate(words) if word.startswith("dlc/")) + 1 :])
+
+
+def follow_show(name: str) -> None:
+    """The lines of such a container, until it is removed."""
+    print("TensorBoard 2.21.0 at http://0.0.0.0:6006/ (Press CTRL+C to quit)", flush=True)
+    while (STATE / f"{name}.container").exists():
+        time.sleep(0.05)
 
 
 def kill(name: str, container: str) -> None:
@@ -158,12 +189,16 @@ def look_after(words: list[str]) -> int:
     match words:
         case ["ps", "--all", "--filter", label, "--format", _]:
             print_states(label.partition("=")[2].partition("=")[2])
+        case ["port", _, _]:
+            print("127.0.0.1:32768")
+        case ["logs", "--follow", name]:
+            follow_show(name)
         case ["stop", *containers]:
             deliver("TERM", containers)
             for container in containers:
                 while load(container)["Running"]:
                     time.sleep(0.05)
-        case ["exec", "--interactive", name, *command]:
+        case ["exec", "--interactive", "--tty", name, *command] | ["exec", "--interactive", name, *command]:
             return subprocess.call(command, cwd=Path(str(load(name)["Root"])) / "code")
         case _:
             print(f"docker: the stand-in does not know {words}", file=sys.stderr)

@@ -58,6 +58,8 @@ def bash(tmp_path: Path) -> Iterator[Bash]:
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m dlc "$@"\n')
     program.chmod(0o755)
     (tmp_path / "my-script.py").touch()
+    (tmp_path / "cache/jobs").mkdir(parents=True)
+    (tmp_path / "cache/jobs/20261120-093000-0a1b2c").write_text("unix:///a.sock\n")
     started = Bash(tmp_path, f"{program.parent}:{os.environ['PATH']}")
     yield started
     started.end()
@@ -70,6 +72,8 @@ def bash(tmp_path: Path) -> Iterator[Bash]:
         ("dlc run pytorch-2.13", "dlc run pytorch-2.13-training-cpu-py311 "),
         ("dlc run x --distr", "dlc run x --distributed "),
         ("dlc run x my-", "dlc run x my-script.py "),
+        ("dlc run x --wa", "dlc run x --watch "),
+        ("dlc logs 2026", "dlc logs 20261120-093000-0a1b2c "),
     ],
 )
 def test_tab_completes(typed: str, shown: str, bash: Bash) -> None:

@@ -47,6 +47,7 @@ def test_in_a_narrow_terminal_a_row_is_a_paragraph_and_nothing_is_wrapped(
     monkeypatch.setattr("dlc.cli.list._read_built", lambda refs: None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
     assert main(["list", TORCH]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == f"ID         {TORCH}"
@@ -62,13 +63,14 @@ def test_a_narrow_terminal_gets_a_line_for_each_image(
     monkeypatch.setattr("dlc.cli.list._read_built", lambda refs: {})
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
     assert main(["list"]) == 0
     heads, *rows, notes = capsys.readouterr().out.splitlines()
     assert heads.split()[0] == "ID"
     assert "SIZE" in heads
     assert len(rows) == len(load_variants(read_tree(ROOT)))
     assert max(map(len, [heads, *rows])) <= 60
-    assert notes.endswith("notes on what these images lack: dlc list --why, or dlc list ID")
+    assert notes.endswith("notes on what they lack: dlc list --why, or dlc list ID")
 
 
 def test_a_stale_lock_is_shown_however_narrow_a_terminal_is() -> None:

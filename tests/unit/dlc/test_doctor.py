@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_nothing_left_to_build_takes_nothing(engine_folder: Path) -> None:
 def test_a_bundle_without_certificates_is_bad_and_no_end_of_the_examination(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLC_CA_BUNDLE", "/no/such/file")
     found = doctor._check_certificates()
-    assert (found.level, found.remedy) == ("bad", "correct it, or unset it")
+    assert (found.level, found.remedy) == ("bad", "unset DLC_CA_BUNDLE, or export DLC_CA_BUNDLE=FILE")
 
 
 def test_an_engine_whose_folder_this_user_cannot_see_leaves_every_other_check(
@@ -98,3 +99,21 @@ def test_examining_reports_each_check_though_one_fails(monkeypatch: pytest.Monke
     found = {finding.name: finding.level for finding in doctor.examine_host()}
     assert list(found) == ["engine", "platform", "base image", "disk", "memory", "CA bundle", "local wheels"]
     assert found["disk"] == "note"
+
+
+def test_every_finding_that_is_not_well_says_what_to_type() -> None:
+    calls = [
+        node for node in ast.walk(ast.parse(Path(str(doctor.__file__)).read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding"
+    ]  # fmt: skip
+    assert len(calls) > 15
+    unwell = [call for call in calls if ast.unparse(call.args[1]) not in ("'ok'", '"ok"')]
+    assert [ast.unparse(call) for call in unwell if len(call.args) < 4] == []
+
+
+def test_what_this_user_may_not_see_root_does() -> None:
+    def refused() -> doctor.Finding:
+        raise PermissionError(13, "Permission denied")
+
+    found = doctor._run_check("disk", refused)
+    assert (found.level, found.remedy) == ("note", "sudo dlc doctor")

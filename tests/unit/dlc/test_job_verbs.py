@@ -41,7 +41,8 @@ class Answering(Engine):
 
 
 def test_containers_are_found_by_job_and_host() -> None:
-    engine = Answering("b dlc-b-algo-1 exited", "a-1 dlc-a-1-algo-2 running", "a-1 dlc-a-1-algo-1 running")
+    of_a, of_b = ("a-1 dlc-a-1-algo-2 running", "a-1 dlc-a-1-algo-1 running"), ("b dlc-b-algo-1 exited",)
+    engine = Answering(*of_b, "b dlc-b-tensorboard running", *of_a, "c dlc-c-tensorboard running")
     found = find_containers(engine)
     assert found == {"a-1": {"algo-1": "running", "algo-2": "running"}, "b": {"algo-1": "exited"}}
 

@@ -148,13 +148,26 @@ def make_resource_config(job: Job, host: str) -> dict[str, object]:
 
 def collect_results(job: Job) -> list[str]:
     """Move every host's files. Of several with one name the first host's counts; the others stay, a line for each."""
-    kept = []
+    kept: list[Path] = []
+    lines = _merge_reports(job) if len(job.hosts) > 1 else []
     for part, place in PARTS.items():
         target = job.folder / part
         target.mkdir(exist_ok=True)
         for host in job.hosts:
             kept += _move_all(job.opt_ml(host) / place, target)
-    return [f"{path.relative_to(job.folder)} stays there: another host wrote a file of that name" for path in kept]
+    return [
+        *lines,
+        *(f"{path.relative_to(job.folder)} stays there: another host wrote a file of that name" for path in kept),
+    ]
+
+
+def _merge_reports(job: Job) -> list[str]:
+    """Merge the compiler's reports of the hosts in the results."""
+    # Of one host there is nothing to merge, and most jobs have one.
+    from dlc.jobs.run.host_reports import merge_host_reports
+
+    place = PARTS["output"]
+    return merge_host_reports({host: job.opt_ml(host) / place for host in job.hosts}, job.folder / "output")
 
 
 def _move_all(source: Path, target: Path) -> list[Path]:

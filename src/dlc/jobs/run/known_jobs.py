@@ -19,6 +19,7 @@ from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.jobs.run.claims import read_address
 from dlc.jobs.run.job import Job
+from dlc.jobs.run.watch import PROGRAM as WATCH
 
 # Of a job that runs in the background: the file of its lines, in its folder.
 LOG = "log"
@@ -119,7 +120,9 @@ def find_containers(engine: Engine, job_id: str = "") -> dict[str, dict[str, str
     rows = ask_engine(engine, "ps", "--all", "--filter", label, "--format", form).stdout.splitlines()
     found: dict[str, dict[str, str]] = {}
     for job, name, state in sorted(row.split(" ", 2) for row in rows if row):
-        found.setdefault(job, {})[name.removeprefix(f"dlc-{job}-")] = state
+        # TensorBoard is no host of the job.
+        if (host := name.removeprefix(f"dlc-{job}-")) != WATCH:
+            found.setdefault(job, {})[host] = state
     return found
 
 

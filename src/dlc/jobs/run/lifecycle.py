@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Any, TextIO
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import last_lines
+from dlc.core.text import link_paths, shows_colors
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ASK_SECONDS, PAUSES_SECONDS, ask_engine, tell_of_waiting
 from dlc.engine.remedies import GPU_REMEDY
@@ -351,4 +353,6 @@ class HostLog:
         """Print a line of dlc's own. It waits for nobody who does not read the hosts' lines."""
         # The terminal may be closed: the job is stopped all the same.
         with suppress(OSError):
-            print(f"dlc: {text}", file=self._said or sys.stderr, flush=True)
+            said = self._said or sys.stderr
+            shown = link_paths(text) if shows_colors(os.environ, is_terminal=said.isatty()) else text
+            print(f"dlc: {shown}", file=said, flush=True)

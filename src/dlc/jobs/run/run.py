@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
@@ -26,6 +26,7 @@ from dlc.jobs.run.lifecycle import (
     removal_error,
 )
 from dlc.jobs.run.limits import count_bytes
+from dlc.jobs.run.watch import watch_job
 
 # In a host's /opt/ml: why it failed.
 FAILURE = "output/failure"
@@ -33,8 +34,10 @@ FAILURE = "output/failure"
 REASON_LENGTH = 1024
 
 
-def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
+def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = False) -> int:
     """Run the job; return 0, else the code of the host that failed first. Its results are in the job's folder.
+
+    With `watch` TensorBoard shows it while it runs.
 
     Raises UsageError, ImageError, EngineError, and Interrupted after a Ctrl-C.
     """
@@ -45,6 +48,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
     require_image(job, engine)
     write_folders(job)
     commands = make_commands(job)
+    watching = watch_job(job, engine, log.say) if watch else nullcontext()
     states: dict[str, ContainerState] = {}
     stopped: BaseException | None = None
     with ExitStack() as block:
@@ -55,7 +59,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
             remove_folders(job)
             raise
         try:
-            stopped = _follow_job(engine, commands, log, states)
+            stopped = _follow_job(engine, commands, log, states, watching)
             if not stopped or _any_started(states):
                 _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
         finally:
@@ -86,20 +90,27 @@ def _gather_results(
 
 
 def _follow_job(
-    engine: Engine, commands: JobCommands, log: HostLog, states: dict[str, ContainerState]
+    engine: Engine,
+    commands: JobCommands,
+    log: HostLog,
+    states: dict[str, ContainerState],
+    watching: AbstractContextManager[None],
 ) -> BaseException | None:
     """Follow the job from the network to the last host's end; return what stopped the job, if anything did."""
     log.say(f"job {commands.job_id} starts on {', '.join(commands.containers)}")
     hosts = JobContainers(engine, commands)
     job_run = JobRun(hosts, log)
     stopped: BaseException | None = None
-    try:
-        hosts.create_network()
-        job_run.start()
-        job_run.wait()
-    except (KeyboardInterrupt, OSError, DlcError) as error:
-        stopped = error
-        job_run.stop()
+    # Behind the hosts, which are stopped first.
+    with ExitStack() as block:
+        try:
+            hosts.create_network()
+            block.enter_context(watching)
+            job_run.start()
+            job_run.wait()
+        except (KeyboardInterrupt, OSError, DlcError) as error:
+            stopped = error
+            job_run.stop()
     states.update(hosts.states())
     gone = [host for host in hosts.containers if host not in states]
     return stopped or (removal_error(gone) if gone else None)

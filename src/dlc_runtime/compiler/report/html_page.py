@@ -97,16 +97,16 @@ body { margin: 0 auto; padding: 24px; max-width: 1120px; background: var(--page)
 h1 { font-size: 22px; margin: 0 0 4px; }
 h2 { font-size: 17px; margin: 32px 0 4px; }
 p { margin: 0 0 8px; color: var(--faint); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: 12px; margin: 20px 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 20px 0; }
 .tile { background: var(--band); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; }
 .warnings { background: var(--warn); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px 10px 32px; }
 .warnings li { overflow-wrap: anywhere; }
 figure { margin: 0 0 16px; }
 figcaption, .tile span { color: var(--faint); font-size: 13px; }
-svg { width: 100%; height: auto; display: block; }
+svg { width: 100%; max-width: 960px; height: auto; display: block; }
 .grid, .lane { stroke: var(--line); }
-.tick { fill: var(--faint); font-size: 12px; }
+.tick { fill: var(--faint); font-size: 10px; dominant-baseline: middle; }
 .step { fill: none; stroke-width: 3; stroke-linecap: round; }
 .stem { stroke: var(--warm); opacity: 0.6; }
 .step.eager { stroke: var(--eager); } .step.warm_up { stroke: var(--warm); } .step.after { stroke: var(--after); }
@@ -118,7 +118,7 @@ svg { width: 100%; height: auto; display: block; }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--line);
-  overflow-wrap: break-word; }
+  overflow-wrap: anywhere; }
 tbody tr:last-child td { border-bottom: 0; }
 th { background: var(--band); white-space: nowrap; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
@@ -127,10 +127,22 @@ th[aria-sort=ascending] button::after { content: " \\25B2"; }
 th[aria-sort=descending] button::after { content: " \\25BC"; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .count { color: var(--faint); font-weight: 400; }
-@media (max-width: 720px) { figure { overflow-x: auto; } svg, table { min-width: 860px; } }
+@media (max-width: 720px) {
+  body { padding: 12px; }
+  .tick { font-size: 19px; }
+  table, tbody, tr, td { display: block; }
+  thead tr { display: flex; flex-wrap: wrap; }
+  tr { border-bottom: 1px solid var(--line); padding: 4px 0; }
+  th, td, tbody tr:last-child td { border: 0; padding: 2px 10px; text-align: left; white-space: normal; }
+  td::before { content: attr(data-title) ": "; color: var(--faint); }
+}
 """
 
 SCRIPT = """
+document.querySelectorAll("tbody td").forEach(function (cell) {
+  var heads = cell.closest("table").tHead.rows[0].cells;
+  cell.setAttribute("data-title", heads[cell.cellIndex].textContent);
+});
 document.querySelectorAll("th button").forEach(function (button) {
   button.addEventListener("click", function () {
     var head = button.parentElement, body = head.closest("table").tBodies[0];

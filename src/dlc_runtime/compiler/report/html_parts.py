@@ -142,7 +142,7 @@ TABLES = (
     Table(
         "Ranks",
         "ranks",
-        "The processes of this host. One that is `running` here was killed, or wrote this report before its end.",
+        "The processes of the job. One that is `running` here was killed, or wrote this report before its end.",
         (
             number_column("rank", "rank"),
             text_column("host", "host"),
@@ -186,18 +186,19 @@ def render_cell(column: Column, entry: Entry) -> str:
     return f'<td class="number" data-value="{escape_attribute(column.value(entry))}">{text}</td>'
 
 
-WIDTH, HEIGHT = 960, 310
-LEFT, RIGHT, TOP, BOTTOM = 70, 12, 84, 34
+# Units: letters of 19 are 10 pixels high in a window of 390.
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 104, 14, 88, 40
 LANES = (("graphs", "compiled"), ("recompilations", "compiled again"), ("gave_up", "gave up"))
 SHORT = {"graphs": "compiled", "recompilations": "again", "gave_up": "gave up"}
-LANE = 20  # pixels
+LANE = 24
 PHASES = {"eager": "eager", "warm_up": "while compiling", "after": "compiled"}
 MOST_MARKS = 200  # of a lane
-NARROWEST = 4  # pixels of a stretch
+NARROWEST = 4  # of a stretch
 
 
 class Axes:
-    """From steps and seconds to pixels; seconds on a logarithmic scale: compiling takes a thousand steps' time."""
+    """From steps and seconds to units; seconds on a logarithmic scale: compiling takes a thousand steps' time."""
 
     def __init__(self, timeline: list[dict[str, Any]], last_step: int) -> None:
         values = [entry["seconds"] for entry in timeline] + [entry["longest"] for entry in timeline]
@@ -237,7 +238,7 @@ def render_grid(axes: Axes) -> list[str]:
     for power in range(axes.low, axes.high + 1):
         y = axes.y(10.0**power)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(render_tick(LEFT - 8, y + 4, duration_text(10.0**power), "end"))
+        parts.append(render_tick(LEFT - 8, y, duration_text(10.0**power), "end"))
     count = min(5, axes.last)
     for step in sorted({1 + round(index * (axes.last - 1) / max(count - 1, 1)) for index in range(count)}):
         anchor = "start" if step == 1 else "end" if step == axes.last else "middle"
@@ -274,7 +275,7 @@ def render_lanes(rank: int, report: dict[str, Any], axes: Axes) -> list[str]:
     for index, (name, title) in enumerate(LANES):
         y = 16 + index * LANE
         parts.append(f'<line class="lane" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(render_tick(LEFT - 8, y + 4, SHORT[name], "end"))
+        parts.append(render_tick(LEFT - 8, y, SHORT[name], "end"))
         entries = [entry for entry in report.get(name, []) if rank in entry.get("ranks", [])]
         parts += [render_mark(name, entry, title, axes, y) for entry in entries[:MOST_MARKS]]
     return parts

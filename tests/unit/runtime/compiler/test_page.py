@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
 
 from dlc_runtime.compiler.report.html_page import render_page
 from dlc_runtime.compiler.report.merge import merge_records
@@ -72,12 +75,44 @@ def test_the_chart_shows_each_step_and_each_compilation_of_each_rank() -> None:
     assert "<title>step 20: Net compiled again in 7.5 s: x has size 24" in text
 
 
-def test_in_a_narrow_window_the_chart_keeps_its_letters_and_tables_their_columns() -> None:
-    """Both scroll: 860 of the chart's 960 units leave letters of 12 units more than 10 pixels."""
-    narrow = render_page(merge_records([rank_report()]), "").partition("@media (max-width: 720px)")[2]
-    assert "svg, table { min-width: 860px; }" in narrow
-    assert "figure { overflow-x: auto; }" in narrow
-    assert render_page(merge_records([rank_report()]), "").count('<div class="wide">') >= 4
+@pytest.mark.parametrize(("window", "narrow"), [(390, True), (720, True), (721, False), (1280, False)])
+def test_letters_of_the_chart_have_ten_pixels_and_it_fits_the_window(window: int, narrow: bool) -> None:
+    plain, media, small = render_page(merge_records([rank_report()]), "").partition("@media (max-width: 720px)")
+    assert media
+    sizes = [int(size) for size in re.findall(r"\.tick \{[^}]*font-size: (\d+)px", small if narrow else plain)]
+    padding = int(re.findall(r"body \{[^}]*padding: (\d+)px", small if narrow else plain)[0])
+    width = float(re.findall(r'viewBox="0 0 (\d+) ', plain + small)[0])
+    shown = min(window - 2 * padding, 1120 - 2 * padding, 960)
+    assert 10 <= sizes[0] * shown / width <= 22
+    assert "min-width" not in small.partition("</style>")[0]
+
+
+def test_labels_of_the_chart_stay_inside_and_beside_each_other_at_their_largest() -> None:
+    """A letter of a sans-serif font is at most 0.6 of its size wide on average."""
+    letter = 19 * 0.6
+    chart = render_page(merge_records([rank_report(count=10_000)]), "")
+    found = re.findall(r'<text class="tick" x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([^<]+)</text>', chart)
+    spans: dict[float, list[tuple[float, float]]] = {}
+    for x, y, anchor, text in found:
+        length = len(text) * letter
+        start = float(x) - {"start": 0, "middle": length / 2, "end": length}[anchor]
+        spans.setdefault(float(y), []).append((start, start + length))
+    assert len(spans) > 5
+    for line in map(sorted, spans.values()):
+        assert line[0][0] >= 0
+        assert line[-1][1] <= 640
+        assert all(before[1] <= after[0] for before, after in pairwise(line))
+    rows = sorted(spans)
+    assert all(below - above >= 19 for above, below in pairwise(rows))
+
+
+def test_in_a_narrow_window_each_row_of_a_table_is_a_block_that_names_its_cells() -> None:
+    text = render_page(merge_records([rank_report()]), "")
+    narrow = text.partition("@media (max-width: 720px)")[2].partition("</style>")[0]
+    assert "table, tbody, tr, td { display: block; }" in narrow
+    assert 'td::before { content: attr(data-title) ": ";' in narrow
+    assert 'cell.setAttribute("data-title", heads[cell.cellIndex].textContent)' in text
+    assert text.count('<div class="wide">') >= 4
 
 
 def test_a_report_without_steps_has_a_page_too() -> None:

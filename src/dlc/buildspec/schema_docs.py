@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from dlc.buildspec.instances import Instances
-from dlc.buildspec.models import MEANINGS, Compat, Header, Pins, ScanExceptions, Settings
+from dlc.buildspec.models import Compat, Header, Pins, ScanExceptions, Settings
+from dlc.buildspec.patterns import MEANINGS
 
 Schema = dict[str, Any]
 DOCUMENT = "docs/buildspec.md"

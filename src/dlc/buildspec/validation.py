@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -45,8 +46,16 @@ def _explain_error(details: ErrorDetails, model: type[BaseModel], root: Node) ->
         name = str(steps[-1])
         return Problem(mark, path, f"one of {', '.join(known)}", f"unknown key {name!r}", did_you_mean(name, known))
     expected = _describe_expected(details)
+    if "[key]" in details["loc"]:
+        return Problem(mark, path, expected, repr(steps[-1]), _find_meant(str(steps[-1]), details))
     found = describe_node(node, is_address="address" in expected)
-    return Problem(mark if "[key]" in details["loc"] else node.mark, path, expected, found)
+    return Problem(node.mark, path, expected, found, _find_meant(str(node.value), details))
+
+
+def _find_meant(word: str, details: ErrorDetails) -> str:
+    """Return `did you mean 'x'?` for a word out of a few that are allowed."""
+    allowed = details.get("ctx", {}).get("expected", "") if details["type"] == "literal_error" else ""
+    return did_you_mean(word, re.findall(r"'([^']+)'", allowed))
 
 
 def _describe_expected(details: ErrorDetails) -> str:

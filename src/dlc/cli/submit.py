@@ -29,7 +29,7 @@ from dlc.submit.places import (
     make_submitted,
     read_place_options,
 )
-from dlc.submit.records import Record, write_record
+from dlc.submit.records import Record, find_record, write_record
 
 HELP = "hand the job of a file to Slurm, Kubernetes or SageMaker"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"
@@ -130,6 +130,31 @@ def _submit(place: Place, job: SubmittedJob, options: Any, document: Document, a
     print(f"dlc: {job.name} is {job_id} on {args.to}", file=sys.stderr, flush=True)
     place.print_logs(job_id, options, sys.stdout, follow=True)
     return place.wait_for_job(job_id, options)
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add --to and --with, for the verbs that look after jobs of a place."""
+    parser.add_argument("--to", default="", metavar="PLACE", help=f"a job of this place: {', '.join(PLACES)}")
+    parser.add_argument(
+        "--with", action="append", default=[], dest="words", metavar="KEY=VALUE", help="an option of the place"
+    )
+
+
+def find_submitted(word: str, to: str, words: Sequence[str]) -> tuple[Place, str, Any] | None:
+    """Return place, id there and options of a job that this machine submitted, or of any job of the place `to`.
+
+    Return None for a job of this machine. Raises UsageError for a place that is none.
+    """
+    if to == LOCAL:
+        return None
+    record = find_record(word, to)
+    if record:
+        place = load_place(record.place)
+        return place, record.id, place.OPTIONS.model_validate(record.options)
+    if not to:
+        return None
+    place = load_place(to)
+    return place, word, read_place_options(place, to, None, words)
 
 
 def read_secrets(job: SubmittedJob) -> dict[str, str]:

@@ -32,6 +32,7 @@ DLC = {
     "jobs.job_file": ("core", "buildspec", "jobs.run"),
     "submit.records": ("core",),
     "submit.places": ("core", "buildspec", "jobs.run", "jobs.job_file"),
+    "submit.kubernetes": ("core", "buildspec", "jobs.run", "submit.places"),
     "submit.slurm": ("core", "buildspec", "jobs.run", "jobs.job_file", "submit.places", "submit.records"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),

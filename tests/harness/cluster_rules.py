@@ -215,8 +215,11 @@ def _check_container(container: Object, volumes: Sequence[str], pod: Object) -> 
 
 def _rules_of_names(objects: Sequence[Object], spec: Object) -> Iterator[str]:
     """Objects that pods name are among those of the job; labels are what a selector finds."""
-    keys = {each["metadata"]["name"]: {*each.get("data", {}), *each.get("stringData", {}), *each.get("binaryData", {})}
-            for each in objects if each["kind"] in ("Secret", "ConfigMap")}  # fmt: skip
+    keys = {
+        (each["kind"], each["metadata"]["name"]): {*each.get("data", {}), *each.get("stringData", {})}
+        for each in objects
+        if each["kind"] in ("Secret", "ConfigMap")
+    }
     for job in spec.get("replicatedJobs", []):
         pod = job.get("template", {}).get("spec", {}).get("template", {})
         for name, value in pod.get("metadata", {}).get("labels", {}).items():
@@ -224,16 +227,16 @@ def _rules_of_names(objects: Sequence[Object], spec: Object) -> Iterator[str]:
                 yield f"labels.{name}: {value} is no label"
         for volume in pod.get("spec", {}).get("volumes", []):
             named = volume.get("configMap", {}).get("name")
-            if named and named not in keys:
+            if named and ("ConfigMap", named) not in keys:
                 yield f"volumes.{volume['name']}: no ConfigMap {named}"
         for container in pod.get("spec", {}).get("containers", []):
             yield from _check_variables(container, keys, spec)
 
 
-def _check_variables(container: Object, keys: dict[str, set[str]], spec: Object) -> Iterator[str]:
+def _check_variables(container: Object, keys: dict[tuple[str, str], set[str]], spec: Object) -> Iterator[str]:
     for each in container.get("env", []):
         reference = each.get("valueFrom", {}).get("secretKeyRef")
-        if reference and reference.get("key") not in keys.get(reference.get("name"), set()):
+        if reference and reference.get("key") not in keys.get(("Secret", reference.get("name")), set()):
             yield f"env.{each['name']}: no such key in a Secret"
         if each.get("name") == "DLC_GROUPS":
             stated = dict(word.split("=") for word in each["value"].split(";"))

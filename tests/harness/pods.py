@@ -3,8 +3,8 @@
     with Cluster(objects, folder, secrets={...}) as cluster:
         ended = cluster.run()
 
-Pods get the arguments, variables, volumes, limits and names of the document; what controllers add (index, host name, the
-label of the JobSet) is added here, and the policies of Jobs and of the JobSet are followed: what starts again,
+Pods get the arguments, variables, volumes, limits and names of the document; what controllers add (index, host name,
+the label of the JobSet) is added here, and the policies of Jobs and of the JobSet are followed: what starts again,
 what ends the job. Only `image` may be another name, for one that the engine has.
 """
 
@@ -56,7 +56,8 @@ class Cluster:
 
     def __init__(self, objects: Sequence[Object], folder: Path, *, secrets: Mapping[str, str], image: str = "") -> None:
         """`folder` keeps volumes: `volumes/CLAIM` of claims, which outlive pods, `pods/START/HOST` of others."""
-        assert find_mistakes(objects) == []
+        mistakes = find_mistakes(objects)
+        assert not mistakes, mistakes
         self._objects, self._folder, self._secrets, self._image = objects, folder, secrets, image
         owner = next(each for each in objects if each["kind"] in ("JobSet", "TrainJob"))
         self._name = str(owner["metadata"]["name"])

@@ -75,8 +75,9 @@ def _own_objects(options: KubernetesOptions, objects: Sequence[Object], owner: O
         "uid": owner["metadata"]["uid"],
     }
     patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
-    names = [f"{_name_kind(found['kind'])}/{found['metadata']['name']}" for found in objects]
-    run_kubectl(options, "patch", *names, "--type", "merge", "--patch", patch)
+    for found in objects:
+        name = f"{_name_kind(found['kind'])}/{found['metadata']['name']}"
+        run_kubectl(options, "patch", name, "--type", "merge", "--patch", patch)
 
 
 def _name_kind(kind: str) -> str:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 LAUNCHER = [sys.executable, "-I", "-S", str(ROOT / "src/entrypoint/launcher.py")]
 SECRET = "secret of this test"
 # Only a hang takes that long; Slurm itself waits for 20 s before it kills.
-WAIT_SECONDS = 180.0
+WAIT_SECONDS = 600.0
 TRAIN = """
 import json, os, pathlib
 out = pathlib.Path(os.environ["SM_MODEL_DIR"], os.environ["SM_CURRENT_HOST"])

@@ -164,12 +164,17 @@ class Place(Protocol):
         """Stop the job as the platform does: its hosts have the job's grace to save."""
 
 
+def has_place(name: str) -> bool:
+    """Tell whether this dlc has the module of a place."""
+    return find_spec(f"dlc.submit.{name}") is not None
+
+
 def load_place(name: str) -> Place:
     """Import a place. Raises UsageError for a name that is none, or a place that this dlc does not have."""
     if name not in PLACES:
         near = did_you_mean(name, (LOCAL, *PLACES))
         raise UsageError(f"--to {name}: expected {LOCAL}, {', '.join(PLACES)}{f'; {near}' if near else ''}")
-    if find_spec(f"dlc.submit.{name}") is None:
+    if not has_place(name):
         raise UsageError(f"--to {name}: this dlc has no module for {name}", "use another place, or a newer dlc")
     return cast("Place", import_module(f"dlc.submit.{name}"))
 

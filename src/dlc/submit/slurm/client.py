@@ -6,13 +6,14 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.errors import DlcError, HostError, ProcessError, UsageError
 from dlc.core.process import Completed, run_program
-from dlc.jobs.run.job_folder import copy_code
+from dlc.jobs.run.job_folder import RESULTS, copy_code
 from dlc.submit.places import Document, PlacedJob, SubmittedJob
 from dlc.submit.records import find_folder as find_submitted
 from dlc.submit.slurm import options as own
@@ -54,6 +55,10 @@ def submit_job(job: SubmittedJob, options: own.OPTIONS, document: Document, secr
             done = _call(["sbatch", "--parsable", str(path)], env=secrets)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
+            if folder.parent.name == RESULTS:
+                # Other jobs may be in it.
+                with suppress(OSError):
+                    folder.parent.rmdir()
             raise
     # With several clusters their name follows.
     return done.stdout.strip().splitlines()[-1].partition(";")[0]

@@ -165,7 +165,7 @@ def test_a_stopped_job_has_saved_on_both_nodes(slurm: Slurm, tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_a_job_starts_again_after_its_time_limit_and_finds_what_it_saved(slurm: Slurm, tmp_path: Path) -> None:
-    """Slurm waits for two minutes before it starts a job again. Its limits are of a minute, so its word is given here."""
+    """Slurm waits two minutes before it starts a job again. The signal that it sends before the limit is sent here."""
     job = Submitted(slurm, tmp_path, AGAIN)
     sent = job.dlc("submit", "job.yml", "--to", "slurm", "--with", "requeue=yes")
     wait_for_lines(tmp_path / "dlc-jobs/digits/log", "training n")

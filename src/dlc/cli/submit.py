@@ -73,12 +73,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_here(args: argparse.Namespace) -> int:
     """Do as `dlc run FILE` does."""
-    from dlc.cli import run
-
-    if args.words:
-        raise UsageError(f"--with: expected another place, found --to {LOCAL}", "leave out --with")
-    words = [f"--{name}={value}" for name in ("name", "output", "image") if (value := getattr(args, name))]
-    return run(["run", args.file, *words, *(["--explain"] if args.dry_run else [])])
+    for option, value in (("--with", args.words), ("--image", args.image)):
+        if value:
+            raise UsageError(f"{option}: expected another place, found --to {LOCAL}", f"leave out {option}")
+    words = [f"--{name}={value}" for name in ("name", "output") if (value := getattr(args, name))]
+    words = [args.file, *words, *(["--explain"] if args.dry_run else [])]
+    parser, verb = args.make_parser("run")
+    here = parser.parse_intermixed_args(words)
+    here.typed, here.arguments = words, None
+    return int(verb.run(here))
 
 
 def _make_job(file: JobFile, args: argparse.Namespace) -> SubmittedJob:

@@ -139,7 +139,9 @@ class JobSpec(Model):
     arguments: tuple[str, ...] = Field(default=(), description="words that the script gets as they are")
     hosts: Count = Field(default="1", description="hosts of the job, or of each group that names no number")
     distributed: Strategy = Field(default="", description="train one model together, by this strategy")
-    groups: dict[GroupName, GroupSpec] = Field(default={}, description="instance groups by name, in their order")
+    groups: dict[GroupName, GroupSpec] = Field(
+        default={}, description="groups by name, in their order: hosts, program, cpus, memory, gpus, instance_type"
+    )
     hyperparameters: dict[Text, str] = Field(default={}, description="as hyperparameters.json has them, as text")
     channels: dict[GroupName, Text] = Field(
         default={}, description="input channels: a folder, or an address such as s3://bucket/data"

@@ -13,7 +13,7 @@ import re
 import signal
 
 from launch.base.compat import NamedTuple
-from launch.supervision import process_tree
+from launch.supervision import canary, process_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,10 +176,13 @@ def describe_stop(why: str, settings: Settings) -> str:
 def pass_on_stop(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
     """Tell the main processes below the planned ones; the pids of those that were told. Paused ones go on, to save.
 
-    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
+    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told. Nobody is
+    told whom a SIGTERM to all processes of the host has reached already.
     """
     found = first_to_stop(take_snapshot(), [*planned, *serving], os.getpid())
-    told = [pid for pid in found if pid not in serving and process_tree.send_signal(pid, _signal_for(pid, signum))]
+    told = [pid for pid in found if pid not in serving]
+    if signum != signal.SIGTERM or not canary.has_fallen():
+        told = [pid for pid in told if process_tree.send_signal(pid, _signal_for(pid, signum))]
     for pid in filter(process_tree.is_paused, told):
         process_tree.send_signal(pid, signal.SIGCONT)
     return told

@@ -198,3 +198,27 @@ def test_the_code_of_a_job_is_that_of_the_pod_that_failed_first(login: Login, tm
     print(kubernetes.wait_for_job("dlc-gone", kubernetes.OPTIONS()))"""
     done = subprocess.run([sys.executable, "-c", script], env=login.environ, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["7", "1"]
+
+
+def test_a_train_job_of_which_no_job_set_is_made_yet_can_be_stopped(login: Login) -> None:
+    login.submit("--with", "kind=trainjob")
+    stopped = login.dlc("stop", "digits")
+    assert stopped.returncode == 0, stopped.stderr
+    assert not login.objects()
+    again = login.dlc("stop", "digits")
+    assert again.returncode == 2
+    assert "expected a job in the context's namespace, found none" in again.stderr
+
+
+def test_a_train_job_that_fails_before_its_pods_ends_the_wait(login: Login) -> None:
+    path = login.state / "trainjob.dlc-digits.json"
+    script = f"""if True:
+    import json, pathlib
+    from dlc.submit import kubernetes
+    path = pathlib.Path({str(path)!r})
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps({{**found, "status": {{"conditions": [{{"type": "Failed", "status": "True"}}]}}}}))
+    print(kubernetes.wait_for_job("dlc-digits", kubernetes.OPTIONS(kind="trainjob")))"""
+    login.submit("--with", "kind=trainjob")
+    done = subprocess.run([sys.executable, "-c", script], env=login.environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"

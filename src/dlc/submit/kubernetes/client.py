@@ -124,20 +124,27 @@ def count_hosts(job_set: Object) -> int:
     return sum(each["template"]["spec"].get("completions", 1) for each in job_set["spec"]["replicatedJobs"])
 
 
-def find_job(options: KubernetesOptions, job_id: str) -> Object | None:
-    """Return the JobSet, None if it is gone."""
-    found = run_kubectl(options, "get", JOB_SETS, job_id, "--ignore-not-found", "--output", "json").stdout
-    job_set: Object | None = json.loads(found) if found.strip() else None
+def find_job(options: KubernetesOptions, job_id: str, kind: str = JOB_SETS) -> Object | None:
+    """Return the JobSet, or the object of another kind; None if it is gone."""
+    found = run_kubectl(options, "get", kind, job_id, "--ignore-not-found", "--output", "json").stdout
+    job: Object | None = json.loads(found) if found.strip() else None
+    return job
+
+
+def await_job(options: KubernetesOptions, job_id: str) -> Object | None:
+    """Return the JobSet, once Kubeflow Trainer has made it of a TrainJob; None if the job is gone, or will get none."""
+    while (job_set := find_job(options, job_id)) is None and options.kind == "trainjob":
+        train_job = find_job(options, job_id, TRAIN_JOBS)
+        if train_job is None or read_state(train_job) == FAILED:
+            return None
+        time.sleep(ASK_AGAIN_SECONDS)
     return job_set
 
 
-def require_job(options: KubernetesOptions, job_id: str) -> Object:
-    """Return the JobSet. Raises UsageError if it is gone."""
-    found = find_job(options, job_id)
-    if found is None:
-        where = f"in the namespace {options.namespace}" if options.namespace else "in the context's namespace"
-        raise UsageError(f"{job_id}: expected a JobSet {where}, found none", "dlc ps; --with namespace=NAME")
-    return found
+def absence_error(options: KubernetesOptions, job_id: str) -> UsageError:
+    """Return the error of a job that is gone, or never was in this namespace."""
+    where = f"in the namespace {options.namespace}" if options.namespace else "in the context's namespace"
+    return UsageError(f"{job_id}: expected a job {where}, found none", "dlc ps --to kubernetes --with namespace=NAME")
 
 
 def list_pods(options: KubernetesOptions, job_id: str) -> list[Object]:
@@ -158,7 +165,7 @@ def name_host(pod: Object) -> str:
 
 def wait_for_job(job_id: str, options: KubernetesOptions) -> int:
     """Return 0, else the code of the pod that failed first; 1 if the job is gone."""
-    while (job_set := find_job(options, job_id)) is not None:
+    while (job_set := await_job(options, job_id)) is not None:
         if has_ended(job_set):
             return 0 if read_state(job_set).startswith(COMPLETED) else read_code(list_pods(options, job_id))
         time.sleep(ASK_AGAIN_SECONDS)
@@ -178,14 +185,22 @@ def read_code(pods: Sequence[Object]) -> int:
 
 def stop_job(job_id: str, options: KubernetesOptions) -> None:
     """Delete the job and return when its pods have ended: they have the job's grace to save."""
-    job_set = require_job(options, job_id)
-    owners = [each["kind"] for each in job_set["metadata"].get("ownerReferences", [])]
-    kind = TRAIN_JOBS if "TrainJob" in owners else JOB_SETS
-    pods = [each["template"]["spec"]["template"]["spec"] for each in job_set["spec"]["replicatedJobs"]]
-    seconds = max(pod.get("terminationGracePeriodSeconds", 30) for pod in pods) + STOP_SECONDS
+    job_set = find_job(options, job_id)
+    owners = [each["kind"] for each in job_set["metadata"].get("ownerReferences", [])] if job_set else [options.kind]
+    # Kubeflow Trainer would make a JobSet anew; of a TrainJob that is new it has made none yet.
+    kind = TRAIN_JOBS if {"TrainJob", "trainjob"} & set(owners) else JOB_SETS
+    found = job_set or find_job(options, job_id, kind)
+    if found is None:
+        raise absence_error(options, job_id)
+    seconds = (_read_grace(job_set) if job_set else 0.0) + STOP_SECONDS
     words = ("--cascade=foreground", "--wait=true", f"--timeout={seconds:.0f}s")
     run_kubectl(options, "delete", kind, job_id, *words, seconds=seconds + STOP_SECONDS)
     # A dlc that was killed between creating them and giving them an owner left these.
-    name = job_set["metadata"]["labels"].get(JOB, "")
-    if name:
+    if name := found["metadata"].get("labels", {}).get(JOB):
         run_kubectl(options, "delete", "secret,configmap", "--selector", f"{JOB}={name}", "--wait=false")
+
+
+def _read_grace(job_set: Object) -> float:
+    """Return the longest time that a pod has to save."""
+    pods = [each["template"]["spec"]["template"]["spec"] for each in job_set["spec"]["replicatedJobs"]]
+    return max(float(pod.get("terminationGracePeriodSeconds", 30)) for pod in pods)

@@ -9,12 +9,13 @@ from typing import TextIO
 from dlc.jobs.run.lifecycle import HostLog
 from dlc.submit.kubernetes.client import (
     ASK_AGAIN_SECONDS,
+    absence_error,
+    await_job,
     count_hosts,
     find_job,
     has_ended,
     list_pods,
     name_host,
-    require_job,
 )
 from dlc.submit.kubernetes.kubectl import Object, stream_lines
 from dlc.submit.kubernetes.options import KubernetesOptions
@@ -25,7 +26,10 @@ STARTED = ("Running", "Succeeded", "Failed")
 
 def print_logs(job_id: str, options: KubernetesOptions, out: TextIO, *, follow: bool) -> None:
     """Print what the pods have said; with `follow` also what they say until the job ends, new starts too."""
-    log = HostLog(count_hosts(require_job(options, job_id)), out)
+    job_set = await_job(options, job_id) if follow else find_job(options, job_id)
+    if job_set is None:
+        raise absence_error(options, job_id)
+    log = HostLog(count_hosts(job_set), out)
     if not follow:
         for pod in list_pods(options, job_id):
             if _has_started(pod):
@@ -35,8 +39,8 @@ def print_logs(job_id: str, options: KubernetesOptions, out: TextIO, *, follow: 
     ended = False
     while not ended:
         # Asked before the pods are listed: all pods of an ended job are seen.
-        job_set = find_job(options, job_id)
-        ended = job_set is None or has_ended(job_set)
+        found = find_job(options, job_id)
+        ended = found is None or has_ended(found)
         for pod in list_pods(options, job_id):
             if pod["metadata"]["uid"] not in readers and _has_started(pod):
                 reader = Thread(target=_print_pod, args=(options, log, pod, "--follow"), daemon=True)

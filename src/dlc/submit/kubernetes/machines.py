@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from dlc.buildspec.instances import Instance, read_instances
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.jobs.run.job import ONLY_GROUP
 from dlc.jobs.run.limits import count_bytes
 from dlc.submit.kubernetes.options import KubernetesOptions
 from dlc.submit.places import Refusal, SubmittedGroup, SubmittedJob
+
+if TYPE_CHECKING:
+    from dlc.buildspec.instances import Instance
 
 # SageMaker's name of an instance type begins so.
 SAGEMAKER = "ml."
@@ -29,6 +32,9 @@ Amounts = dict[str, str]
 
 @lru_cache(maxsize=1)
 def _read_machines() -> dict[str, Instance]:
+    # The models of the whole buildspec: most jobs name no instance type.
+    from dlc.buildspec.instances import read_instances
+
     return dict(read_instances(read_tree(find_root_or_own())).instances)
 
 

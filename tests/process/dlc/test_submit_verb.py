@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -129,3 +130,20 @@ def test_ps_logs_and_stop_ask_slurm_for_a_job_that_was_submitted(login: Login, t
         assert login.dlc("logs", word).stdout == "trained\n"
     assert login.dlc("stop", "digits").returncode == 0
     assert (tmp_path / "cancelled").read_text() == "4711\n"
+
+
+def test_the_first_commands_of_the_page_run(login: Login) -> None:
+    """The second one shows what it would start: its containers need an engine."""
+    login.add("sbatch", f"echo trained >dlc-jobs/*/log; {SBATCH}")
+    login.add("squeue", SQUEUE)
+    login.add("scontrol", "exit 1")
+    login.add("sacct", "echo 0:0")
+    (login.folder / "job.yml").unlink()
+    page = (SOURCES.parent / "docs/clusters.md").read_text()
+    commands = [shlex.split(line) for line in page.split("```\n")[1].splitlines()]
+    assert [words[:2] for words in commands] == [["dlc", "run"], ["dlc", "run"], ["dlc", "submit"], ["dlc", "submit"]]
+    commands[1].append("--explain")
+    for words in commands:
+        done = login.dlc(*words[1:])
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "trained\n"

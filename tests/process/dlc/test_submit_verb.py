@@ -117,6 +117,19 @@ def test_who_waits_gets_the_lines_and_the_jobs_code(login: Login, told: str, cod
     assert (done.returncode, done.stdout) == (code, "trained\n"), done.stderr
 
 
+def test_clean_leaves_the_folder_of_a_job_that_may_still_run(login: Login) -> None:
+    login.add("sbatch", f"echo trained >dlc-jobs/$JOB/log; {SBATCH}")
+    for name in ("docker", "scontrol"):
+        login.add(name, "exit 1")
+    login.add("squeue", SQUEUE)
+    login.add("sacct", "echo 0:0")
+    for name, words in {"waited": ["--wait"], "left": []}.items():
+        login.environ["JOB"] = name
+        assert login.dlc("submit", "job.yml", "--to", "slurm", "--name", name, *words).returncode == 0
+    assert login.dlc("clean", "--jobs", "--yes").returncode == 0
+    assert [path.name for path in (login.folder / "dlc-jobs").iterdir()] == ["left"]
+
+
 def test_ps_logs_and_stop_ask_slurm_for_a_job_that_was_submitted(login: Login, tmp_path: Path) -> None:
     login.add("sbatch", SBATCH)
     login.add("squeue", SQUEUE)

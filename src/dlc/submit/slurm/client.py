@@ -77,7 +77,7 @@ def _known(word: str) -> str:
 
 def print_logs(job_id: str, options: own.OPTIONS, out: TextIO, *, follow: bool) -> None:
     """Print the job's log; with `follow` until the job has ended."""
-    path = _find_log(job_id)
+    path = Path(options.folder, LOG) if options.folder else _find_log(job_id)
     place = 0
     while True:
         is_over = not follow or _has_ended(job_id)

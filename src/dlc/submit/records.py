@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dlc.core.atomic_files import replace_text
@@ -67,9 +66,3 @@ def find_record(word: str, place: str = "") -> Record | None:
 def list_open_folders() -> set[str]:
     """Return the folders of jobs of which this machine does not know that they have ended: others write to them."""
     return {record.folder for record in read_records() if not record.has_ended}
-
-
-def find_folder(job_id: str, place: str) -> Path | None:
-    """Return the folder of a job of a place; None if this machine did not submit the job."""
-    record = find_record(job_id, place)
-    return Path(record.folder) if record else None

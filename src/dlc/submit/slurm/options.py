@@ -80,7 +80,7 @@ class OPTIONS(PlaceOptions):
     bundle: Word = Field(default="", description="the OCI bundle, with container: oci")
     launcher: tuple[str, ...] = Field(default=ENTRYPOINT, description="what starts the launcher in the container")
     folder: Annotated[str, AfterValidator(_absolute)] = Field(
-        default="", description="a folder that all nodes see (default: dlc-jobs/JOB)"
+        default="", description="where JOB gets its folder, for all nodes to see (default: dlc-jobs)"
     )
     extra: tuple[Extra, ...] = Field(default=(), description="more options of sbatch, such as --reservation=night")
     groups: dict[str, GroupOptions] = Field(default={}, description="what groups have of their own")
@@ -88,7 +88,7 @@ class OPTIONS(PlaceOptions):
 
 def find_folder(job: SubmittedJob, options: OPTIONS) -> Path:
     """Return the folder that holds the job's code, its log and what each host writes."""
-    return Path(options.folder) if options.folder else job.folder
+    return Path(options.folder, job.name) if options.folder else job.folder
 
 
 def refuse_job(job: SubmittedJob, options: OPTIONS) -> list[Refusal]:

@@ -147,7 +147,7 @@ def test_ps_logs_and_stop_ask_slurm_for_a_job_that_was_submitted(login: Login, t
 
 def test_the_first_commands_of_the_page_run(login: Login) -> None:
     """The second one shows what it would start: its containers need an engine."""
-    login.add("sbatch", f"echo trained >dlc-jobs/*/log; {SBATCH}")
+    login.add("sbatch", f"for folder in dlc-jobs/*; do echo trained >$folder/log; done; {SBATCH}")
     login.add("squeue", SQUEUE)
     login.add("scontrol", "exit 1")
     login.add("sacct", "echo 0:0")

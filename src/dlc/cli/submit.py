@@ -29,7 +29,7 @@ from dlc.submit.places import (
     make_submitted,
     read_place_options,
 )
-from dlc.submit.records import Record, find_record, write_record
+from dlc.submit.records import Record, find_record, note_end, write_record
 
 HELP = "hand the job of a file to Slurm, Kubernetes or SageMaker"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"
@@ -132,12 +132,14 @@ def _submit(place: Place, job: SubmittedJob, options: Any, document: Document, a
         return 0
     print(f"dlc: {job.name} is {job_id} on {args.to}", file=sys.stderr, flush=True)
     place.print_logs(job_id, options, sys.stdout, follow=True)
-    return place.wait_for_job(job_id, options)
+    code = place.wait_for_job(job_id, options)
+    note_end(job.name)
+    return code
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Add --to and --with, for the verbs that look after jobs of a place."""
-    parser.add_argument("--to", default="", metavar="PLACE", help=f"a job of this place: {', '.join(PLACES)}")
+    parser.add_argument("--to", default="", metavar="PLACE", help=f"of this place: {LOCAL}, {', '.join(PLACES)}")
     parser.add_argument(
         "--with", action="append", default=[], dest="words", metavar="KEY=VALUE", help="an option of the place"
     )

@@ -15,7 +15,7 @@ from dlc.core.errors import DlcError, HostError, ProcessError, UsageError
 from dlc.core.process import Completed, run_program
 from dlc.jobs.run.job_folder import RESULTS, copy_code
 from dlc.submit.places import Document, PlacedJob, SubmittedJob
-from dlc.submit.records import find_folder as find_submitted
+from dlc.submit.records import find_record
 from dlc.submit.slurm import options as own
 from dlc.submit.slurm.script import LOG
 
@@ -77,7 +77,7 @@ def _known(word: str) -> str:
 
 def print_logs(job_id: str, options: own.OPTIONS, out: TextIO, *, follow: bool) -> None:
     """Print the job's log; with `follow` until the job has ended."""
-    path = _find_log(job_id)
+    path = _find_log(job_id, options)
     place = 0
     while True:
         is_over = not follow or _has_ended(job_id)
@@ -99,9 +99,10 @@ def _print_from(path: Path, place: int, out: TextIO) -> int:
     return place + len(found)
 
 
-def _find_log(job_id: str) -> Path:
-    if folder := find_submitted(job_id, "slurm"):
-        return folder / LOG
+def _find_log(job_id: str, options: own.OPTIONS) -> Path:
+    """Return the log of a job that this machine submitted, or else the one that the controller names."""
+    if record := find_record(job_id, "slurm"):
+        return (Path(options.folder, record.name) if options.folder else Path(record.folder)) / LOG
     told = _show(job_id).get("StdOut", "")
     if not told:
         raise UsageError(f"{job_id}: expected a job of Slurm with a log, found none", "dlc ps --to slurm")

@@ -1,7 +1,8 @@
 """A kubectl without a cluster: objects are files of the folder STAND_IN_KUBECTL, and nothing starts.
 
 It knows the commands that dlc.submit.kubernetes uses. The file `refuse` has lines `VERB KIND MESSAGE`: what the server
-refuses. A file `pods.json` is what `get pods` answers, `logs.NAME` what a pod has said.
+refuses. A file `pods.json` is what `get pods` answers, `logs.NAME` what a pod has said. With a file `ends` a JobSet has
+ended, with the condition in it, as soon as it is created.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def create(options: dict[str, str], words: list[str]) -> str:
         if path.exists():
             sys.exit(f'Error from server (AlreadyExists): {item["kind"].lower()}s "{path.stem}" already exists')
         item["metadata"]["uid"] = UID
+        if item["kind"] == "JobSet" and (STATE / "ends").exists():
+            item["status"] = {"conditions": [{"type": (STATE / "ends").read_text(), "status": "True"}]}
         if not is_dry:
             path.write_text(json.dumps(item))
     return json.dumps(items[0]) if options.get("--output") == "json" else "created"

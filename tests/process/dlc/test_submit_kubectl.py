@@ -63,11 +63,12 @@ class Login:
         return (self.state / "calls").read_text().splitlines()
 
     def end(self, condition: str, pods: Sequence[tuple[str, int]]) -> None:
-        """The JobSet has ended, with pods of these exit codes, the first one first."""
+        """The JobSet has ended, or ends at once, with pods of these exit codes, the first one first."""
         path = self.state / "jobset.dlc-digits.json"
-        job_set = json.loads(path.read_text())
-        job_set["status"] = {"conditions": [{"type": condition, "status": "True"}]}
-        path.write_text(json.dumps(job_set))
+        (self.state / "ends").write_text(condition)
+        if path.exists():
+            status = {"conditions": [{"type": condition, "status": "True"}]}
+            path.write_text(json.dumps({**json.loads(path.read_text()), "status": status}))
         items = [make_pod(name, code, second) for second, (name, code) in enumerate(pods)]
         (self.state / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
 
@@ -222,3 +223,27 @@ def test_a_train_job_that_fails_before_its_pods_ends_the_wait(login: Login) -> N
     login.submit("--with", "kind=trainjob")
     done = subprocess.run([sys.executable, "-c", script], env=login.environ, capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize(("condition", "code"), [("Completed", 0), ("Failed", 7)])
+def test_a_wait_ends_with_the_jobs_code(login: Login, condition: str, code: int) -> None:
+    login.end(condition, [("dlc-digits-node-0-1", code), ("dlc-digits-node-0-0", code)])
+    for rank in range(2):
+        (login.state / f"logs.dlc-digits-node-0-{rank}-x7k2p").write_text(f"rank {rank}\n")
+    done = login.submit("--wait")
+    assert done.returncode == code
+    assert sorted(done.stdout.splitlines()) == [
+        f"[dlc-digits-node-0-{rank}.dlc-digits] rank {rank}" for rank in range(2)
+    ]
+
+
+def test_the_commands_of_the_page_run(login: Login) -> None:
+    login.end("Completed", [("dlc-digits-node-0-0", 0)])
+    (login.state / "logs.dlc-digits-node-0-0-x7k2p").write_text("trained\n")
+    page = (SOURCES.parent / "docs/clusters/kubernetes.md").read_text()
+    commands = [line.replace("JOB", "digits").split() for line in page.split("```\n")[1].splitlines()]
+    assert [words[1] for words in commands] == ["submit", "submit", "ps", "logs", "stop"]
+    for words in commands:
+        done = login.dlc(*words[1:])
+        assert (words[0], done.returncode) == ("dlc", 0), done.stderr
+    assert not login.objects()

@@ -66,6 +66,7 @@ class Cluster:
         self._failure, self._success = spec["failurePolicy"], spec["successPolicy"]
         self.pods = [pod for job in spec["replicatedJobs"] for pod in self._make_pods(job)]
         self.ended = Ended("")
+        self._disrupted: set[str] = set()
 
     def _make_pods(self, job: Object) -> list[Pod]:
         inner = job["template"]["spec"]
@@ -100,6 +101,7 @@ class Cluster:
     def start(self) -> None:
         """Start all pods, as BlockingRecreate does: when those of the last start are gone."""
         self._remove_pods()
+        self._disrupted.clear()
         self.ended.codes.append({})
         for pod in self.pods:
             docker(*self._words(pod))
@@ -111,7 +113,7 @@ class Cluster:
             assert time.monotonic() < deadline, self.log()
             codes = self.codes()
             self.ended.codes[-1] = codes
-            failed = [pod for pod in self.pods if codes.get(pod.host)]
+            failed = [pod for pod in self.pods if codes.get(pod.host) and pod.host not in self._disrupted]
             if failed:
                 self._end_start(failed)
             elif self._is_complete(codes):
@@ -131,6 +133,11 @@ class Cluster:
     def drain(self, host: str) -> None:
         """Stop one pod, as the drain of its node does."""
         docker("stop", self._container(host), seconds=HANG_BOUND)
+
+    def lose(self, host: str) -> None:
+        """Kill one pod, as the loss of its node does: for minutes the cluster hears nothing of it."""
+        self._disrupted.add(host)
+        docker("kill", self._container(host))
 
     def codes(self) -> dict[str, int]:
         """Host -> exit code of the pods that have ended."""

@@ -40,6 +40,9 @@ time.sleep(600)
 """
 
 
+STOPPED_AS_A_USER = "hosts: 2\ncheckpoints: pvc://work/saved\ngrace: 60\nuser: 1000:100\n"
+
+
 def render(file: Path, *words: str) -> Any:
     """The objects of a job's file, as dlc submit would create them."""
     place, found = load_place("kubernetes"), read_job_file(file)
@@ -82,7 +85,7 @@ def test_a_script_that_fails_ends_all_pods_and_starts_none_again(image: Image, t
 
 @in_pytorch
 def test_a_job_that_is_stopped_saves_on_every_host(image: Image, tmp_path: Path) -> None:
-    objects = render(write_job(tmp_path, image, SAVES, "hosts: 2\ncheckpoints: pvc://work/saved\ngrace: 60\n"))
+    objects = render(write_job(tmp_path, image, SAVES, STOPPED_AS_A_USER))
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         cluster.start()
         cluster.wait_for("trains")
@@ -105,6 +108,21 @@ def test_a_drained_node_starts_the_job_again_and_it_goes_on(image: Image, tmp_pa
     assert set(ended.codes[0].values()) == {143}, ended.log
     assert ended.log.count("goes on from half") == 2
     assert len(list((tmp_path / "volumes/work/results/digits/model").iterdir())) == 2
+
+
+@in_pytorch
+def test_a_lost_node_starts_the_job_again(image: Image, tmp_path: Path) -> None:
+    more = "hosts: 2\ncheckpoints: pvc://work/saved\nenvironment: {DLC_HEARTBEAT_TIMEOUT: 10}\n"
+    objects = render(write_job(tmp_path, image, SAVES, more))
+    with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
+        cluster.start()
+        cluster.wait_for("trains")
+        cluster.lose("dlc-digits-node-0-1")
+        # What the lost host would have saved.
+        (tmp_path / "volumes/work/saved/dlc-digits-node-0-1.dlc-digits").write_text("half")
+        ended = cluster.wait()
+    assert (ended.state, len(ended.codes)) == (COMPLETED, 2), ended.log
+    assert ended.codes[0] == {"dlc-digits-node-0-0": 69, "dlc-digits-node-0-1": 137}, ended.log
 
 
 @in_pytorch

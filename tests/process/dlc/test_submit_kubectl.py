@@ -48,7 +48,7 @@ class Login:
     def dlc(self, *words: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-P", "-m", "dlc", *words]
         return subprocess.run(
-            argv, cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False, timeout=120
+            argv, cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False, timeout=300
         )
 
     def submit(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -235,6 +235,17 @@ def test_a_wait_ends_with_the_jobs_code(login: Login, condition: str, code: int)
     assert sorted(done.stdout.splitlines()) == [
         f"[dlc-digits-node-0-{rank}.dlc-digits] rank {rank}" for rank in range(2)
     ]
+
+
+def test_a_pod_that_cannot_start_is_named_with_the_reason(login: Login) -> None:
+    login.end("Failed", [("dlc-digits-node-0-0", 0)])
+    waiting = {"reason": "ImagePullBackOff", "message": "not found"}
+    pods = json.loads((login.state / "pods.json").read_text())
+    pods["items"][0]["status"] = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
+    (login.state / "pods.json").write_text(json.dumps(pods))
+    done = login.submit("--wait")
+    assert "dlc: dlc-digits-node-0-0.dlc-digits waits: ImagePullBackOff: not found" in done.stderr
+    assert done.returncode == 1
 
 
 def test_the_commands_of_the_page_run(login: Login) -> None:

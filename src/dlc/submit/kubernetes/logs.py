@@ -22,6 +22,11 @@ from dlc.submit.kubernetes.options import KubernetesOptions
 
 # Before these a pod has no container to read from.
 STARTED = ("Running", "Succeeded", "Failed")
+# Reasons that no time mends: no such image, no right to it, no node that is large enough, no such Secret.
+BLOCKED = (
+    "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff",
+    "InvalidImageName", "Unschedulable",
+)  # fmt: skip
 
 
 def print_logs(job_id: str, options: KubernetesOptions, out: TextIO, *, follow: bool) -> None:
@@ -30,18 +35,27 @@ def print_logs(job_id: str, options: KubernetesOptions, out: TextIO, *, follow: 
     if job_set is None:
         raise absence_error(options, job_id)
     log = HostLog(count_hosts(job_set), out)
-    if not follow:
-        for pod in list_pods(options, job_id):
-            if _has_started(pod):
-                _print_pod(options, log, pod)
+    if follow:
+        _follow_job(options, log, job_id)
         return
+    for pod in list_pods(options, job_id):
+        if _has_started(pod):
+            _print_pod(options, log, pod)
+
+
+def _follow_job(options: KubernetesOptions, log: HostLog, job_id: str) -> None:
+    """Print what pods say until the job has ended, each in a thread of its own, and why a pod does not start."""
     readers: dict[str, Thread] = {}
+    said = {""}
     ended = False
     while not ended:
         # Asked before the pods are listed: all pods of an ended job are seen.
         found = find_job(options, job_id)
         ended = found is None or has_ended(found)
         for pod in list_pods(options, job_id):
+            if (why := explain_waiting(pod)) not in said:
+                said.add(why)
+                log.say(why)
             if pod["metadata"]["uid"] not in readers and _has_started(pod):
                 reader = Thread(target=_print_pod, args=(options, log, pod, "--follow"), daemon=True)
                 readers[pod["metadata"]["uid"]] = reader
@@ -54,6 +68,17 @@ def print_logs(job_id: str, options: KubernetesOptions, out: TextIO, *, follow: 
 
 def _has_started(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in STARTED
+
+
+def explain_waiting(pod: Object) -> str:
+    """Return why a pod does not start; empty if it has started, or nothing keeps it from that."""
+    status = pod.get("status", {})
+    if _has_started(pod):
+        return ""
+    waiting = [each["state"]["waiting"] for each in status.get("containerStatuses", []) if "waiting" in each["state"]]
+    waiting += [each for each in status.get("conditions", []) if each["status"] == "False"]
+    found = next((each for each in waiting if each.get("reason") in BLOCKED), None)
+    return f"{name_host(pod)} waits: {found['reason']}: {found.get('message', '')}" if found else ""
 
 
 def _print_pod(options: KubernetesOptions, log: HostLog, pod: Object, *words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 
@@ -56,7 +57,9 @@ def _refuse_code(job: SubmittedJob, options: KubernetesOptions) -> Iterator[Refu
             expected = f"code of at most {MOST_BYTES >> 10} KiB in a ConfigMap, packed"
             hint = "put it into a volume or into S3: --with source=pvc://CLAIM/FOLDER, s3://BUCKET/code.tar.gz"
             yield Refusal(("source",), expected, f"more in {job.code[0]}", hint)
-    size = sum(len(key) + len(value) for key, value in make_hyperparameters(job, options).items())
+        except OSError as error:
+            yield Refusal(("source",), "files that can be read", str(error))
+    size = len(json.dumps(make_hyperparameters(job, options)))
     if size > MOST_HYPERPARAMETERS:
         yield Refusal(("hyperparameters",), f"at most {MOST_HYPERPARAMETERS} characters in all", str(size))
 

@@ -17,6 +17,7 @@ from dlc.jobs.job_file import (
     format_job,
     list_addresses,
     list_open_secrets,
+    list_unset,
     make_options,
     make_schema,
     read_job_file,
@@ -168,6 +169,12 @@ def test_addresses_are_for_other_places(folder: Path) -> None:
     file = read(folder, f"{GOOD}channels: {{far: s3://bucket/data, near: data}}\ncheckpoints: s3://bucket/saved")
     assert [keys for keys, _, _ in list_addresses(file)] == [("channels", "far"), ("checkpoints",)]
     assert list(make_options(file).channels) == [f"near={folder}/data"]
+
+
+def test_a_variable_that_the_shell_has_not_is_named_at_its_line(folder: Path) -> None:
+    file = read(folder, f"{GOOD}environment: {{HF_TOKEN: {{from: environment}}, A: b}}")
+    assert list(list_unset(file, SHELL)) == []
+    assert [keys for keys, _, _ in list_unset(file, {})] == [("environment", "HF_TOKEN")]
 
 
 def test_the_file_knows_each_strategy_of_dlc_run() -> None:

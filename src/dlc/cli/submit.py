@@ -16,7 +16,7 @@ from dlc.buildspec.problems import Mark, Problem, raise_report
 from dlc.core.environment import user_path
 from dlc.core.errors import UsageError
 from dlc.jobs.job_file import JobFile, list_open_secrets, list_unset, read_job_file
-from dlc.jobs.run.job import TOKEN
+from dlc.jobs.run.job import NAME, TOKEN
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.submit.places import (
     LOCAL,
@@ -33,7 +33,6 @@ from dlc.submit.records import Record, find_record, note_end, write_record
 
 HELP = "hand the job of a file to Slurm, Kubernetes or SageMaker"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

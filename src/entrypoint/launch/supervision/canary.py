@@ -42,8 +42,10 @@ def _has_cgroup_of_step() -> bool:
         return False
 
 
-def has_fallen() -> bool:
-    """Tell whether a signal has ended the child, or ends it in a moment; False without one."""
+def has_fallen(signum: int) -> bool:
+    """Tell whether a SIGTERM has ended the child, or ends it in a moment; False for other signals, and without one."""
+    if signum != signal.SIGTERM:
+        return False
     deadline = time.monotonic() + REACH_SECONDS
     while any(map(process_tree.is_running, _started)) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)

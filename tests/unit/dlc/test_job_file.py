@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dlc.cli import make_parser
 from dlc.cli.run_job import read_options
-from dlc.cli.schema import CLUSTERS, make_job_texts
+from dlc.cli.schema import list_pages, make_job_texts
 from dlc.core.checkout import find_root
 from dlc.core.errors import SpecError, UsageError
 from dlc.jobs.job_file import (
@@ -181,7 +181,7 @@ def test_a_variable_that_the_shell_has_not_is_named_at_its_line(folder: Path) ->
 
 def test_the_schema_of_the_docs_is_that_of_the_keys_and_the_example_is_valid_by_it() -> None:
     root = find_root(Path(__file__).parent)
-    written = make_job_texts((root / CLUSTERS).read_text())
+    written = make_job_texts({page: (root / page).read_text() for page in list_pages(root)})
     assert {path: (root / path).read_text() for path in written} == written
     example = yaml.safe_load((root / "examples/heterogeneous/pytorch/job.yml").read_text())
     assert [error.message for error in Draft202012Validator(make_schema()).iter_errors(example)] == []

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from dlc.buildspec import schema_docs
 from dlc.jobs.job_file import read_job_file
 from dlc.submit import kubernetes
 from dlc.submit.kubernetes.options import OPTIONS
@@ -260,8 +259,3 @@ def test_two_groups_that_kubernetes_cannot_tell_apart_are_refused(code: Path) ->
 
 def test_nodes_may_have_the_image_without_a_registry(code: Path) -> None:
     assert not kubernetes.refuse_job(make_job(code, image="dlc/pytorch:2.13"), OPTIONS(pull_policy="Never"))
-
-
-def test_the_page_lists_every_option() -> None:
-    page = (ROOT / "docs/clusters/kubernetes.md").read_text()
-    assert schema_docs.update_keys(page, "kubernetes", OPTIONS) == page

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dlc.buildspec.files import validate_node
-from dlc.buildspec.models import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, UNKNOWN, WHOLE, YES_NO, Day, Model, Name
+from dlc.buildspec.models import UNKNOWN, Day, Name
+from dlc.buildspec.patterns import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, WHOLE, YES_NO
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report
+from dlc.buildspec.validation import Model, validate_node
 from dlc.buildspec.yaml_layers import Node, parse_yaml
 from dlc.core.checkout import Tree, read_text
 from dlc.core.errors import SpecError

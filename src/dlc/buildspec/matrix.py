@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from dlc.buildspec import cuda_efa, requirements
 from dlc.buildspec.compat import find_broken_rules, list_constraints
-from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec, validate_node
+from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
 from dlc.buildspec.models import Settings
 from dlc.buildspec.problems import Mark, Problem, raise_report
 from dlc.buildspec.selection import select_images
+from dlc.buildspec.validation import validate_node
 from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import starts_with
 from dlc.buildspec.yaml_layers import Node, make_override, make_set_mark, merge_all_layers

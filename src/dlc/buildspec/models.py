@@ -9,47 +9,36 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Parsed
 from packaging.version import InvalidVersion
 from packaging.version import Version as ParsedVersion
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from dlc.buildspec.patterns import (
+    ADDRESS,
+    DATE,
+    DAY_LIMIT,
+    DEBIAN_NAME,
+    DEVICE,
+    EFA_SOURCE,
+    FLAVOR,
+    IMAGE_REF,
+    INDEX,
+    LETTERS,
+    LINE,
+    NO_SPACES,
+    NUMBER,
+    OPTIONAL_ADDRESS,
+    PLATFORM_NAME,
+    PYTHON,
+    RELEASE,
+    REPOSITORY,
+    REQUIREMENT,
+    SERIES,
+    SHA256,
+    VARIABLE,
+    VERSION,
+    WHOLE,
+)
+from dlc.buildspec.validation import Model
 from dlc.buildspec.versions import debian_clauses, is_range
-
-# Pattern -> its words in an error. Package names may not start with a dash: they end up in argument lists.
-MEANINGS = {
-    r"^[a-z0-9][a-z0-9+.\-]*$": "a Debian package name",
-    r"^[A-Za-z0-9][A-Za-z0-9._\-]*(\[[A-Za-z0-9,._\-]+\])?(==[A-Za-z0-9][A-Za-z0-9.+!]*)?$": "NAME or NAME==VERSION",
-    r"^3\.[0-9]+$": "a Python version such as 3.11",
-    r"^(cpu|cu[1-9][0-9]{1,3})$": "cpu, or CUDA such as cu128",
-    r"^[a-z]+$": "lower-case letters",
-    r"^[0-9]+(\.[0-9]+)+$": "a version series such as 2.13",
-    r"^(\*|[A-Za-z0-9][A-Za-z0-9.+!]*)$": "an exact version, or * for the newest that fits",
-    r"^[a-z0-9]+([._/:\-]+[a-z0-9]+)*$": "a repository name in lower case",
-    r"^([A-Za-z0-9][A-Za-z0-9._/:@\-]*)?$": "an image reference, or nothing",
-    r"^[^\s]+$": "text without spaces",
-    r"^[0-9]{1,9}(\.[0-9]{1,9})?$": "a number such as 1.6",
-    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$": "a date such as 2026-11-20, or nothing",
-    r"^(none|distro|installer)$": "none, distro or installer",
-    r"^([0-9]+(\.[0-9]+)+)?$": "a version such as 1.17.3, or nothing",
-    r"^((https?|file)://[^\s]+)?$": "an address (http, https, file), or nothing",
-    r"^(https?|file)://[^\s@]+$": "an address (http, https, file) without credentials",
-    r"^[a-z0-9]+(-[a-z0-9]+)*$": "a name in lower case, digits and dashes",
-    r"^([0-9a-f]{64})?$": "64 hexadecimal digits, or nothing",
-    r"^linux/amd64$": "linux/amd64, the one platform that images are made for",
-    r"^([a-z]+)?$": "lower-case letters, or nothing",
-    r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable",
-    r"^[^\x00-\x1f\x7f]*$": "text of one line",
-    r"^<=[0-9]{4}-[0-9]{2}-[0-9]{2}$": "a last day such as <=2027-10-31",
-    r"^[0-9]{1,9}$": "a whole number such as 96",
-    r"^(up to )?[0-9]{1,9}(\.[0-9]{1,9})?$": "Gbit/s such as 25, or `up to 10`",
-    r"^(yes|no)$": "yes or no",
-    r"^(unknown|[0-9]{1,9}(\.[0-9]{1,9})?)$": "US dollars for an hour such as 3.825, or unknown",
-    r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9\-]+$": "a machine's type such as c5.18xlarge, without `ml.`",
-}
-(
-    DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
-    DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
-    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE,
-) = MEANINGS  # fmt: skip
-
 
 # Stands for a price that is not known.
 UNKNOWN = "unknown"
@@ -115,12 +104,6 @@ DayLimit = Annotated[str, Field(pattern=DAY_LIMIT), AfterValidator(_real_limit)]
 ListName = Annotated[str, Field(pattern=INDEX)]
 Variable = Annotated[str, Field(pattern=VARIABLE)]
 Line = Annotated[str, Field(pattern=LINE)]
-
-
-class Model(BaseModel):
-    """Unknown keys are errors and values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Base(Model):

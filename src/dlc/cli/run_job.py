@@ -14,6 +14,7 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_count, print_json
+from dlc.cli.job_files import is_job_file, read_file_options, save_job
 from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
@@ -23,7 +24,7 @@ from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run.claims import remove_job
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
 from dlc.jobs.run.detach import start_in_background
-from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
+from dlc.jobs.run.job import NAME, SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
@@ -38,13 +39,12 @@ PASSES_ON = True
 
 # The folder of claims in the cache.
 CLAIMS = "jobs"
-JOB = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
-    parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier or reference, or a job's file")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
     add_job(parser)
     add_limits(parser)
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", action="store_true", help="show the containers and their config files; start nothing"
     )
+    parser.add_argument("--save", metavar="FILE", help="write the job to FILE, for dlc run FILE; start nothing")
     parser.add_argument("--remove", metavar="JOB", help="remove the containers and the network that a job left")
     # --json is for --explain and --detach.
     add_json(parser)
@@ -107,20 +108,22 @@ def run(args: argparse.Namespace) -> int:
     """Run the job; return its exit code."""
     if args.remove:
         return _remove_job(args.remove)
-    if not args.image or not args.script:
-        raise UsageError("dlc run: expected an image and a script", "dlc run --help")
+    if not args.image or not (args.script or is_job_file(args.image)):
+        raise UsageError("dlc run: expected an image and a script, or the file of a job", "dlc run --help")
     if args.json and not (args.explain or args.detach):
         raise UsageError(
             "dlc run --json: expected --explain too, because a job prints its own lines", "add --explain, or --detach"
         )
     job = make_job_of_words(args)
+    if args.save:
+        return save_job(job, read_options(args), args.name, user_path(args.save))
     if args.explain:
         return _explain_job(job, args)
     if args.detach:
         return _start_in_background(job, args)
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start_job(job, is_named=bool(args.name), watch=args.watch)
+    return start_job(job, is_named=bool(args.name) or is_job_file(args.image), watch=args.watch)
 
 
 def _explain_job(job: Job, args: argparse.Namespace) -> int:
@@ -154,22 +157,39 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
 
 def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
     """Make the job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
-    if (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
+    image, name, options = args.image, getattr(args, "name", ""), None
+    if verb == "run" and is_job_file(image):
+        file, options = read_file_options(args, _default_words())
+        image, name = file.spec.image, name or file.spec.name
+    elif (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
         raise UsageError(
             f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
-    identifier = getattr(args, "name", "") or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    if not re.fullmatch(JOB, identifier):
+    identifier = name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    if not re.fullmatch(NAME, identifier):
         raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
-    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find_image(image, load_variants(read_tree(find_root_or_own())))
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
         return make_job(
-            read_options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
+            options or read_options(args),
+            os.environ,
+            image=ref,
+            id=identifier,
+            folder=folder,
+            token=secrets.token_hex(16),
         )
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
+
+
+def _default_words() -> argparse.Namespace:
+    """Return what the options of a job are if none is typed."""
+    parser = argparse.ArgumentParser()
+    add_job(parser)
+    add_limits(parser)
+    return parser.parse_args([])
 
 
 def start_job(job: Job, *, is_named: bool = False, watch: bool = False) -> int:
@@ -224,7 +244,7 @@ def read_options(args: argparse.Namespace) -> Options:
 
 def _remove_job(job_id: str) -> int:
     # The id becomes the name of a file that is removed.
-    if not re.fullmatch(JOB, job_id):
+    if not re.fullmatch(NAME, job_id):
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
         )

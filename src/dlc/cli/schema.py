@@ -1,12 +1,15 @@
-"""`dlc schema`: updates the JSON Schemas and the table of settings from the models."""
+"""`dlc schema`: updates the JSON Schemas, and the tables of settings and of a job's keys, from the models."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
-HELP = "update the JSON Schemas, and the table of settings in docs/buildspec.md"
+HELP = "update the JSON Schemas, and the tables of settings and of a job's keys in docs"
 EXAMPLE = "dlc schema"
+JOB_SCHEMA, CLUSTERS = "docs/job.schema.json", "docs/clusters.md"
+PLACES_FOLDER = "docs/clusters"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +26,7 @@ def run(args: argparse.Namespace) -> int:
     root = find_root()
     derived = {
         **schema_docs.make_schemas(),
+        **make_job_texts({page: (root / page).read_text() for page in list_pages(root)}),
         schema_docs.DOCUMENT: schema_docs.update_document((root / schema_docs.DOCUMENT).read_text()),
     }
     stale = {path: text for path, text in derived.items() if not _is_current(root / path, text)}
@@ -32,6 +36,24 @@ def run(args: argparse.Namespace) -> int:
         (root / path).write_text(text)
         print(path)
     return 0
+
+
+def list_pages(root: Path) -> list[str]:
+    """Return the pages on clusters: that on all of them, and those of places that have one."""
+    return [CLUSTERS, *sorted(path.relative_to(root).as_posix() for path in (root / PLACES_FOLDER).glob("*.md"))]
+
+
+def make_job_texts(pages: Mapping[str, str]) -> dict[str, str]:
+    """Return the schema of a job's file, and the pages on clusters with their tables updated."""
+    from dlc.buildspec import schema_docs
+    from dlc.jobs.job_file import JobSpec, make_schema
+    from dlc.submit.places import PLACES, has_place, load_place
+
+    models = {"a job": JobSpec, **{place: load_place(place).OPTIONS for place in filter(has_place, PLACES)}}
+    texts = dict(pages)
+    for name, model in models.items():
+        texts = {page: schema_docs.update_keys(text, name, model) for page, text in texts.items()}
+    return {JOB_SCHEMA: schema_docs.format_schema(make_schema()), **texts}
 
 
 def _is_current(path: Path, text: str) -> bool:

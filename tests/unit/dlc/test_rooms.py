@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[3] / "src"
-MOST_ENTRIES = 12  # at the top of each
+MOST_ENTRIES = 13  # at the top of each
 MOST_LINES = 400
 
 DLC = {
@@ -29,9 +29,14 @@ DLC = {
     "jobs.advice": ("core", "buildspec"),
     "jobs.run": ("core", "engine"),
     "jobs.tune": ("core", "engine", "jobs.run"),
+    "jobs.job_file": ("core", "buildspec", "jobs.run"),
+    "submit.records": ("core",),
+    "submit.places": ("core", "buildspec", "jobs.run", "jobs.job_file"),
+    "submit.kubernetes": ("core", "buildspec", "jobs.run", "submit.places"),
+    "submit.slurm": ("core", "buildspec", "jobs.run", "jobs.job_file", "submit.places", "submit.records"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
-        *("jobs.advice", "jobs.run", "jobs.tune"),
+        *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places", "submit.records"),
     ),
     "__main__": ("core", "cli"),
 }

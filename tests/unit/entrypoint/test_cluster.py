@@ -188,6 +188,28 @@ def test_a_job_sets_replicated_jobs_are_groups_by_their_pods_names(tmp_path: Pat
     assert (found.current_host, found.current_group) == ("pt-dnn-0-1.pt", "dnn")
 
 
+def test_in_a_job_set_groups_are_found_by_the_number_of_their_pods(tmp_path: Path) -> None:
+    environ = {"DLC_GROUPS": "data_group=2; dnn.Group = 1", "JOBSET_NAME": "pt"}
+    found = discover(tmp_path, HOSTNAME="pt-dnn-group-0-0", **environ)
+    assert found.hosts == ("pt-data-group-0-0.pt", "pt-data-group-0-1.pt", "pt-dnn-group-0-0.pt")
+    assert (found.current_host, found.current_group) == ("pt-dnn-group-0-0.pt", "dnn.Group")
+    behind = discover(tmp_path, HOSTNAME="pt-data-group-0-1.svc.cluster.local", DLC_SERVICE="svc", **environ)
+    assert (behind.current_host, behind.current_group) == ("pt-data-group-0-1.svc", "data_group")
+
+
+def test_groups_of_a_job_set_are_jobs_of_their_own_as_those_of_the_platform_are(tmp_path: Path) -> None:
+    in_a_job_set = {"JOBSET_NAME": "pt", "HOSTNAME": "pt-a-0-0"}
+    assert discover(tmp_path, DLC_GROUPS="a=1;b=1", **in_a_job_set).each_group_is_a_job
+    assert not discover(tmp_path, DLC_GROUPS="a=pt-a-0-0.pt;b=pt-b-0-0.pt", **in_a_job_set).each_group_is_a_job
+    assert not discover(tmp_path, DLC_GROUPS="a=1;b=2", DLC_RANK="0").each_group_is_a_job
+
+
+@pytest.mark.parametrize("environ", [{"DLC_GROUPS": "a=0;b=1"}, {"DLC_GROUPS": "a=1;b=1", "HOSTNAME": "pt-c-0-0"}])
+def test_a_pod_that_is_in_no_group_of_its_job_set_is_an_error(tmp_path: Path, environ: dict[str, str]) -> None:
+    with pytest.raises(LaunchError, match="DLC_RANK"):
+        discover(tmp_path, **{"JOBSET_NAME": "pt", "HOSTNAME": "pt-a-0-0", **environ})
+
+
 def test_groups_beside_stated_hosts_keep_the_order_of_the_hosts(tmp_path: Path) -> None:
     found = discover(tmp_path, DLC_HOSTS="h3,h1,h2", DLC_GROUPS="data=h1;dnn=h2,h3", DLC_RANK="1")
     assert (found.hosts, found.current_group) == (("h3", "h1", "h2"), "data")

@@ -23,9 +23,9 @@ from debian.debian_support import NativeVersion
 from packaging.version import InvalidVersion, Version
 
 from dlc.build import download
-from dlc.buildspec.files import validate_node
 from dlc.buildspec.models import ScanException, ScanExceptions
 from dlc.buildspec.problems import raise_report
+from dlc.buildspec.validation import validate_node
 from dlc.buildspec.variant import normal_name
 from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.atomic_files import scratch_folder

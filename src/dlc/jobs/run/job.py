@@ -36,7 +36,7 @@ STRATEGIES = {
 
 # What a word becomes in the job. Raises ValueError with what was expected.
 Reader = Callable[[str], str]
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _read_groups(options: Options) -> tuple[Group, ...]:
     if not 1 <= sum(sizes.values()) <= MOST_HOSTS:
         raise _usage_error("--hosts, --group", f"1 to {MOST_HOSTS} hosts in all", str(sum(sizes.values())))
     names = list(sizes)
-    types = _read_by_group(options.instance_types, "--instance-type", names, _read_instance)
+    types = _read_by_group(options.instance_types, "--instance-type", names, read_instance)
     programs = _read_by_group(options.programs, "--program", names, _read_file)
     cpus = _read_by_group(options.cpus, "--cpus", names, read_cpus)
     memory = _read_by_group(options.memory, "--memory", names, read_memory)
@@ -205,7 +205,7 @@ def _read_sizes(options: Options) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for word in options.groups:
         name, _, number = word.partition("=")
-        if not re.fullmatch(_NAME, name) or not re.fullmatch(r"([1-9][0-9]{0,3})?", number):
+        if not re.fullmatch(NAME, name) or not re.fullmatch(r"([1-9][0-9]{0,3})?", number):
             raise _usage_error("--group", "NAME=HOSTS, such as data_group=2", word)
         if name in sizes:
             raise _usage_error("--group", "each group once", f"{name} twice")
@@ -292,7 +292,7 @@ def _read_channels(options: Options) -> dict[str, Path]:
     found = {}
     for name, word in _read_pairs(options.channels, "--channel", "NAME=FOLDER").items():
         folder = _absolute_path(word)
-        if not re.fullmatch(_NAME, name):
+        if not re.fullmatch(NAME, name):
             raise _usage_error("--channel", "a name of letters, digits, _ . and -", repr(name))
         if not word or not folder.is_dir():
             raise _usage_error(
@@ -340,7 +340,7 @@ def _read_file(word: str) -> str:
     return word
 
 
-def _read_instance(word: str) -> str:
+def read_instance(word: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", word):
         raise ValueError("an instance type, such as ml.c5.xlarge")
     return word

@@ -29,7 +29,11 @@ class Setting(NamedTuple):
 
 SETTINGS = (
     Setting("DLC_HOSTS", "", "the job's hosts, such as a,b[1-3]; comes before resourceconfig.json, Slurm, Kubernetes"),
-    Setting("DLC_GROUPS", "", "instance groups outside of SageMaker: data=h1,h2;dnn=h[3-4]; alone or beside DLC_HOSTS"),
+    Setting(
+        "DLC_GROUPS",
+        "",
+        "instance groups elsewhere: data=h1,h2;dnn=h[3-4], in a JobSet data=2;dnn=2; also beside DLC_HOSTS",
+    ),
     Setting("DLC_RANK", "by HOSTNAME", "which of DLC_HOSTS (else of DLC_GROUPS' hosts) this host is, from 0"),
     Setting("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions), 1 if each is a job of its own"),
     Setting("DLC_SERVICE", "JOBSET_NAME", "the headless service that Kubernetes pods resolve under"),

@@ -18,7 +18,9 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """
     if "DLC_HOSTS" not in environ and "DLC_GROUPS" not in environ:
         return None
-    groups = _read_groups(environ.get("DLC_GROUPS", ""))
+    stated = environ.get("DLC_GROUPS", "")
+    named = _name_pods(stated, environ)
+    groups = _read_groups(named)
     grouped = [host for members in groups.values() for host in members]
     where = "DLC_HOSTS" if "DLC_HOSTS" in environ else "DLC_GROUPS"
     hosts = _read_hosts(environ["DLC_HOSTS"], where) if where == "DLC_HOSTS" else grouped
@@ -32,7 +34,9 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
         )
     if not hosts:
         raise LaunchError(CONFIG, "no host", where=where, expected="groups like data=h1,h2;dnn=h3", found="none")
-    return make_cluster(where, hosts, hosts[_own_rank(environ, hosts)], where, environ, groups)
+    cluster = make_cluster(where, hosts, hosts[_own_rank(environ, hosts)], where, environ, groups)
+    # As in `dlc run`
+    return cluster._replace(each_group_is_a_job=named != stated)
 
 
 def _own_rank(environ: Mapping[str, str], hosts: list[str]) -> int:
@@ -50,6 +54,21 @@ def _own_rank(environ: Mapping[str, str], hosts: list[str]) -> int:
             found=shown(rank) if rank else "no DLC_RANK, and no host called as this one is (HOSTNAME)",
         )
     return int(rank)
+
+
+def _name_pods(stated: str, environ: Mapping[str, str]) -> str:
+    """Return a JobSet's `data=2;dnn=1`, the pods of its replicated jobs, as their names."""
+    job_set = environ.get("JOBSET_NAME")
+    if not job_set:
+        return stated
+    domain = environ.get("DLC_SERVICE") or job_set
+
+    def name(found: re.Match[str]) -> str:
+        # Kubernetes takes neither a capital nor an underscore.
+        job = re.sub("[_.]", "-", found[1].lower())
+        return f"{found[1]}={job_set}-{job}-0-[0-{int(found[2]) - 1}].{domain}"
+
+    return re.sub(r"([\w.-]+) *= *([1-9]\d{0,4}) *(?=;|$)", name, stated)
 
 
 def _read_groups(stated: str) -> dict[str, list[str]]:

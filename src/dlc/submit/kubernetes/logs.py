@@ -1,0 +1,88 @@
+"""The lines of a job's pods, each with the name of its host, as `dlc run` prints them."""
+
+from __future__ import annotations
+
+import time
+from threading import Thread
+from typing import TextIO
+
+from dlc.jobs.run.lifecycle import HostLog
+from dlc.submit.kubernetes.client import (
+    ASK_AGAIN_SECONDS,
+    absence_error,
+    await_job,
+    count_hosts,
+    find_job,
+    has_ended,
+    list_pods,
+    name_host,
+)
+from dlc.submit.kubernetes.kubectl import Object, stream_lines
+from dlc.submit.kubernetes.options import KubernetesOptions
+
+# Before these a pod has no container to read from.
+STARTED = ("Running", "Succeeded", "Failed")
+# Reasons that no time mends: no such image, no right to it, no node that is large enough, no such Secret.
+BLOCKED = (
+    "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff",
+    "InvalidImageName", "Unschedulable",
+)  # fmt: skip
+
+
+def print_logs(job_id: str, options: KubernetesOptions, out: TextIO, *, follow: bool) -> None:
+    """Print what the pods have said; with `follow` also what they say until the job ends, new starts too."""
+    job_set = await_job(options, job_id) if follow else find_job(options, job_id)
+    if job_set is None:
+        raise absence_error(options, job_id)
+    log = HostLog(count_hosts(job_set), out)
+    if follow:
+        _follow_job(options, log, job_id)
+        return
+    for pod in list_pods(options, job_id):
+        if _has_started(pod):
+            _print_pod(options, log, pod)
+
+
+def _follow_job(options: KubernetesOptions, log: HostLog, job_id: str) -> None:
+    """Print what pods say until the job has ended, each in a thread of its own, and why a pod does not start."""
+    readers: dict[str, Thread] = {}
+    said = {""}
+    ended = False
+    while not ended:
+        # Asked before the pods are listed: all pods of an ended job are seen.
+        found = find_job(options, job_id)
+        ended = found is None or has_ended(found)
+        for pod in list_pods(options, job_id):
+            if (why := explain_waiting(pod)) not in said:
+                said.add(why)
+                log.say(why)
+            if pod["metadata"]["uid"] not in readers and _has_started(pod):
+                reader = Thread(target=_print_pod, args=(options, log, pod, "--follow"), daemon=True)
+                readers[pod["metadata"]["uid"]] = reader
+                reader.start()
+        if not ended:
+            time.sleep(ASK_AGAIN_SECONDS)
+    for reader in readers.values():
+        reader.join()
+
+
+def _has_started(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in STARTED
+
+
+def explain_waiting(pod: Object) -> str:
+    """Return why a pod does not start; empty if it has started, or nothing keeps it from that."""
+    status = pod.get("status", {})
+    if _has_started(pod):
+        return ""
+    waiting = [each["state"]["waiting"] for each in status.get("containerStatuses", []) if "waiting" in each["state"]]
+    waiting += [each for each in status.get("conditions", []) if each["status"] == "False"]
+    found = next((each for each in waiting if each.get("reason") in BLOCKED), None)
+    return f"{name_host(pod)} waits: {found['reason']}: {found.get('message', '')}" if found else ""
+
+
+def _print_pod(options: KubernetesOptions, log: HostLog, pod: Object, *words: str) -> None:
+    name = pod["metadata"]["name"]
+    code = stream_lines(options, "logs", *words, name, on_line=log.taker(name_host(pod)))
+    if code:
+        log.say(f"{name_host(pod)}: kubectl logs has ended with {code}")

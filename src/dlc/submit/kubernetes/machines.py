@@ -1,0 +1,119 @@
+"""What a pod of a group asks for: from the job, else from the catalogue of machines. Reads instances.yml alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.jobs.run.job import ONLY_GROUP
+from dlc.jobs.run.limits import count_bytes
+from dlc.submit.kubernetes.options import KubernetesOptions
+from dlc.submit.places import Refusal, SubmittedGroup, SubmittedJob
+
+if TYPE_CHECKING:
+    from dlc.buildspec.instances import Instance
+
+# SageMaker's name of an instance type begins so.
+SAGEMAKER = "ml."
+ALL = "all"
+GPU, NEURON, EFA = "nvidia.com/gpu", "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
+# Interfaces of a machine with EFA that has more than one
+# (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html).
+INTERFACES = {"p4d.24xlarge": 4, "p5.48xlarge": 32, "trn1.32xlarge": 8}
+# Of a machine: the rest is the node's own, and its daemons'.
+SHARE_OF_CPUS, SHARE_OF_MEMORY = 0.9, 0.85
+
+# Kind -> amount: limits, requests.
+Amounts = dict[str, str]
+
+
+@lru_cache(maxsize=1)
+def _read_machines() -> dict[str, Instance]:
+    # The models of the whole buildspec: most jobs name no instance type.
+    from dlc.buildspec.instances import read_instances
+
+    return dict(read_instances(read_tree(find_root_or_own())).instances)
+
+
+def list_types(group: SubmittedGroup) -> list[str]:
+    """Return how nodes of the group's instance type may be labelled: HyperPod keeps SageMaker's `ml.`."""
+    bare = group.instance_type.removeprefix(SAGEMAKER)
+    return [bare, SAGEMAKER + bare] if bare else []
+
+
+def find_machine(group: SubmittedGroup) -> Instance | None:
+    """Return the machine of the group's instance type, None if it names none or the catalogue lacks it."""
+    return _read_machines().get(group.instance_type.removeprefix(SAGEMAKER)) if group.instance_type else None
+
+
+def make_resources(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOptions) -> dict[str, Amounts]:
+    """Return what a pod may use and what it asks for.
+
+    What the job states is both. Without it a pod asks for most of its machine, and may use all that is free.
+    """
+    machine = find_machine(group)
+    limits: Amounts = {}
+    requests: Amounts = {}
+    if group.cpus:
+        limits["cpu"] = group.cpus
+    elif machine:
+        requests["cpu"] = f"{math.floor(int(machine.vcpus) * SHARE_OF_CPUS * 1000)}m"
+    if group.memory:
+        limits["memory"] = format_quantity(group.memory)
+    elif machine:
+        requests["memory"] = f"{math.floor(float(machine.memory) * SHARE_OF_MEMORY * 1024)}Mi"
+    limits |= _count_devices(job, group, machine, options)
+    return {kind: amounts for kind, amounts in (("limits", limits), ("requests", {**requests, **limits})) if amounts}
+
+
+def format_quantity(size: str) -> str:
+    """Return a size of dlc run as Kubernetes writes it, whose m is a thousandth."""
+    number = count_bytes(size)
+    units = ((1 << 30, "Gi"), (1 << 20, "Mi"), (1, ""))
+    unit, suffix = next((unit, suffix) for unit, suffix in units if not number % unit)
+    return f"{number // unit}{suffix}"
+
+
+def _count_devices(
+    job: SubmittedJob, group: SubmittedGroup, machine: Instance | None, options: KubernetesOptions
+) -> Amounts:
+    """Return accelerators, and EFA if there is another host to talk to."""
+    found: Amounts = {}
+    on_machine = int(machine.gpus) if machine else 0
+    count = on_machine if group.gpus in ("", ALL) else int(group.gpus)
+    if count:
+        found[NEURON if machine and machine.gpu == "Trainium" else GPU] = str(count)
+    if machine and machine.efa == "yes" and options.efa == "yes" and job.hosts > 1:
+        found[EFA] = str(INTERFACES.get(group.instance_type.removeprefix(SAGEMAKER), 1))
+    return found
+
+
+def refuse_resources(job: SubmittedJob) -> Iterator[Refusal]:
+    """Yield amounts that no node has, or that Kubernetes cannot be asked for."""
+    for group in job.groups:
+        machine = find_machine(group)
+        if group.gpus == ALL and not (machine and int(machine.gpus)):
+            yield _refuse(group, "gpus", "a number of GPUs, or an instance type that has some", ALL)
+        elif group.gpus and group.gpus != ALL and not group.gpus.isdigit():
+            yield _refuse(group, "gpus", "a number of GPUs: the cluster chooses which", group.gpus.strip('"'))
+        if machine:
+            yield from _refuse_more(group, machine)
+
+
+def _refuse_more(group: SubmittedGroup, machine: Instance) -> Iterator[Refusal]:
+    has = f"at most what {group.instance_type} has"
+    if float(group.cpus or 0) > int(machine.vcpus):
+        yield _refuse(group, "cpus", f"{has}, {machine.vcpus}", group.cpus)
+    if count_bytes(group.memory or "0") > float(machine.memory) * (1 << 30):
+        yield _refuse(group, "memory", f"{has}, {machine.memory}g", group.memory)
+    if group.gpus.isdigit() and int(group.gpus) > int(machine.gpus):
+        yield _refuse(group, "gpus", f"{has}, {machine.gpus}", group.gpus)
+
+
+def _refuse(group: SubmittedGroup, kind: str, expected: str, found: str) -> Refusal:
+    if group.name == ONLY_GROUP:
+        return Refusal(("resources", kind), expected, found)
+    return Refusal(("groups", group.name, kind), expected, f"{found} for {group.name}")

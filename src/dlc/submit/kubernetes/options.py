@@ -1,0 +1,66 @@
+"""What a cluster has to be told beside the job: the options below `places: {kubernetes: ...}`. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from dlc.submit.places import PlaceOptions
+
+# A folder of a volume: pvc://CLAIM, pvc://CLAIM/FOLDER.
+CLAIM = re.compile(r"pvc://([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?:/+(.*))?")
+BUCKET = re.compile(r"s3://[^/]+/.+")
+# Names of Kubernetes: of a namespace, of an object.
+LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+OBJECT = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+
+
+def _match(pattern: str, meaning: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if text and not re.fullmatch(pattern, text):
+            raise ValueError(meaning)
+        return text
+
+    return AfterValidator(check)
+
+
+NAME = "small letters, digits and -"
+Namespace = Annotated[str, _match(LABEL, NAME)]
+ObjectName = Annotated[str, _match(OBJECT, f"{NAME} and .")]
+Folder = Annotated[str, _match(CLAIM.pattern, "a folder of a volume, such as pvc://CLAIM/FOLDER")]
+Source = Annotated[
+    str,
+    _match(f"{CLAIM.pattern}|{BUCKET.pattern}", "pvc://CLAIM/FOLDER, or an archive such as s3://BUCKET/code.tar.gz"),
+]
+Retries = Annotated[str, _match(r"[0-9]{1,3}", "a number from 0 to 999")]
+
+
+class KubernetesOptions(PlaceOptions):
+    """How a job gets into a cluster, and what its pods are given."""
+
+    kind: Literal["jobset", "trainjob"] = Field(default="jobset", description="JobSet, or Kubeflow Trainer's TrainJob")
+    context: str = Field(default="", description="kubectl's context; without it the current one")
+    namespace: Namespace = Field(default="", description="the namespace; without it the context's")
+    queue: ObjectName = Field(default="", description="a local queue of Kueue, in which the job waits for its turn")
+    retries: Retries = Field(default="3", description="new starts after a lost host, a disruption or a stop")
+    results: Folder = Field(default="", description="keeps model and output: pvc://CLAIM/FOLDER")
+    source: Source = Field(default="", description="code that is there already: pvc://CLAIM/FOLDER, s3://BUCKET/KEY")
+    service_account: ObjectName = Field(default="", description="the pods' service account")
+    pull_secret: ObjectName = Field(default="", description="the Secret by which nodes pull the image")
+    pull_policy: Literal["", "Always", "IfNotPresent", "Never"] = Field(
+        default="", description="when nodes pull the image; Never: they have it"
+    )
+    efa: Literal["yes", "no"] = Field(default="yes", description="no: no EFA, although the machines have it")
+    node_selector: dict[str, str] = Field(default={}, description="labels of the nodes that the pods run on")
+    tolerations: tuple[str, ...] = Field(default=(), description="keys of taints that the pods tolerate")
+
+
+OPTIONS = KubernetesOptions
+
+
+def read_claim(address: str) -> tuple[str, str] | None:
+    """Return the claim and the folder in it of a pvc:// address, None for another address."""
+    found = CLAIM.fullmatch(address)
+    return (found[1], (found[2] or "").strip("/")) if found else None

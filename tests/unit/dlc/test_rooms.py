@@ -31,6 +31,7 @@ DLC = {
     "jobs.tune": ("core", "engine", "jobs.run"),
     "jobs.job_file": ("core", "buildspec", "jobs.run"),
     "submit.places": ("core", "buildspec", "jobs.run", "jobs.job_file"),
+    "submit.sagemaker": ("core", "engine", "buildspec", "jobs.run", "jobs.job_file", "submit.places"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
         *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places"),

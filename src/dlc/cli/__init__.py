@@ -29,6 +29,7 @@ VERBS = {
     "test": "dlc.cli.test",
     # dlc.cli.run is the function below, so the module has another name.
     "run": "dlc.cli.run_job",
+    "submit": "dlc.cli.submit",
     "ps": "dlc.cli.ps",
     "logs": "dlc.cli.logs",
     "stop": "dlc.cli.stop",

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from dlc.cli.run_job import CLAIMS, find_running_engine
+from dlc.cli.submit import add_place, find_submitted
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import DlcError, UsageError
 from dlc.jobs.run.job_folder import RESULTS
@@ -18,13 +19,20 @@ EXAMPLE = "dlc logs 20261120-093000-0a1b2c -f"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add JOB, --follow."""
-    parser.add_argument("job", metavar="JOB", help="a job of dlc ps, or one of the background that has ended")
+    """Add JOB, --follow, --to, --with."""
+    parser.add_argument(
+        "job", metavar="JOB", help="a job of dlc ps or dlc submit, or one of the background that has ended"
+    )
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends; Ctrl-C leaves it alone")
+    add_place(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the lines; with --follow until the job ends."""
+    if found := find_submitted(args.job, args.to, args.words):
+        place, job_id, options = found
+        place.print_logs(job_id, options, sys.stdout, follow=args.follow)
+        return 0
     claims = cache_folder() / CLAIMS
     if ended := _find_ended(args.job):
         print_log(ended, claims / ended.parent.name if args.follow else None, sys.stdout)

@@ -11,26 +11,32 @@ from datetime import UTC, datetime
 
 from dlc.cli.arguments import add_json, print_json, terminal_columns
 from dlc.cli.run_job import CLAIMS
+from dlc.cli.submit import add_place
 from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.text import format_table
 from dlc.engine.connection import Engine, find_engine
 from dlc.jobs.run.known_jobs import KnownJob, list_jobs
+from dlc.submit.places import LOCAL, load_place, read_place_options
 
-HELP = "list the jobs that run on this machine, in the background too"
+HELP = "list the jobs that run on this machine, in the background too, or at a place"
 EXAMPLE = "dlc ps --json"
 HEADS = ("JOB", "STATE", "HOSTS", "SINCE", "IMAGE")
+PLACED_HEADS = ("ID", "JOB", "STATE", "HOSTS", "SINCE")
 # Seconds of each unit, the largest first.
 UNITS = {"d": 86400, "h": 3600, "min": 60}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --json."""
+    """Add --json, --to, --with."""
     add_json(parser)
+    add_place(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each job."""
+    if args.to not in ("", LOCAL):
+        return _print_placed(args)
     engine = _find_engine()
     try:
         jobs = list_jobs(cache_folder() / CLAIMS, engine)
@@ -43,6 +49,20 @@ def run(args: argparse.Namespace) -> int:
         print(as_text(jobs, datetime.now(UTC)))
     else:
         print("no job runs", file=sys.stderr)
+    return 0
+
+
+def _print_placed(args: argparse.Namespace) -> int:
+    """Print the jobs that a place tells of."""
+    place = load_place(args.to)
+    jobs = place.list_jobs(read_place_options(place, args.to, None, args.words))
+    if args.json:
+        print_json([asdict(job) for job in jobs])
+    elif jobs:
+        rows = [(job.id, job.name, job.state, job.hosts or "?", job.since or "?") for job in jobs]
+        print(format_table(PLACED_HEADS, rows, terminal_columns()))
+    else:
+        print(f"no job runs on {args.to}", file=sys.stderr)
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_count, print_json
+from dlc.cli.job_files import is_job_file, read_file_options, save_job
 from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
@@ -43,7 +44,7 @@ REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filte
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
-    parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier or reference, or a job's file")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
     add_job(parser)
     add_limits(parser)
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", action="store_true", help="show the containers and their config files; start nothing"
     )
+    parser.add_argument("--save", metavar="FILE", help="write the job to FILE, for dlc run FILE; start nothing")
     parser.add_argument("--remove", metavar="JOB", help="remove the containers and the network that a job left")
     # --json is for --explain and --detach.
     add_json(parser)
@@ -103,13 +105,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the job; return its exit code."""
     if args.remove:
         return _remove_job(args.remove)
-    if not args.image or not args.script:
-        raise UsageError("dlc run: expected an image and a script", "dlc run --help")
+    if not args.image or not (args.script or is_job_file(args.image)):
+        raise UsageError("dlc run: expected an image and a script, or the file of a job", "dlc run --help")
     if args.json and not (args.explain or args.detach):
         raise UsageError(
             "dlc run --json: expected --explain too, because a job prints its own lines", "add --explain, or --detach"
         )
     job = make_job_of_words(args)
+    if args.save:
+        return save_job(job, read_options(args), args.name, user_path(args.save))
     if args.explain:
         print_json(explain_as_dict(job)) if args.json else print(explain_as_text(job))
         return 0
@@ -117,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
         return _start_in_background(job, args)
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start_job(job, is_named=bool(args.name))
+    return start_job(job, is_named=bool(args.name) or is_job_file(args.image))
 
 
 def _start_in_background(job: Job, args: argparse.Namespace) -> int:
@@ -142,22 +146,39 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
 
 def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
     """Make the job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
-    if (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
+    image, name, options = args.image, getattr(args, "name", ""), None
+    if verb == "run" and is_job_file(image):
+        file, options = read_file_options(args, _default_words())
+        image, name = file.spec.image, name or file.spec.name
+    elif (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
         raise UsageError(
             f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
-    identifier = getattr(args, "name", "") or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    identifier = name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     if not re.fullmatch(JOB, identifier):
         raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
-    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find_image(image, load_variants(read_tree(find_root_or_own())))
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
         return make_job(
-            read_options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
+            options or read_options(args),
+            os.environ,
+            image=ref,
+            id=identifier,
+            folder=folder,
+            token=secrets.token_hex(16),
         )
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
+
+
+def _default_words() -> argparse.Namespace:
+    """Return what the options of a job are if none is typed."""
+    parser = argparse.ArgumentParser()
+    add_job(parser)
+    add_limits(parser)
+    return parser.parse_args([])
 
 
 def start_job(job: Job, *, is_named: bool = False) -> int:

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from dlc.cli.run_job import CLAIMS, find_running_engine
+from dlc.cli.submit import add_place, find_submitted
 from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError
 from dlc.jobs.run.claims import remove_job
@@ -16,12 +17,18 @@ EXAMPLE = "dlc stop 20261120-093000-0a1b2c"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add JOB."""
-    parser.add_argument("job", metavar="JOB", help="a job of dlc ps")
+    """Add JOB, --to, --with."""
+    parser.add_argument("job", metavar="JOB", help="a job of dlc ps or dlc submit")
+    add_place(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return when the job has ended."""
+    """Return when the job has ended; of a job at a place, when the place was asked."""
+    if found := find_submitted(args.job, args.to, args.words):
+        place, job_id, options = found
+        place.stop_job(job_id, options)
+        _say(f"{args.job} is asked to stop; dlc logs {args.job} -f ends when it has ended")
+        return 0
     claims = cache_folder() / CLAIMS
     job = find_job(claims, args.job)
     if job.state == RUNS:

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import yaml
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
 from dlc.buildspec.problems import Problem, raise_report
 from dlc.buildspec.validation import Model, validate_node
 from dlc.buildspec.yaml_layers import Node, parse_yaml
 from dlc.core.errors import UsageError
-from dlc.jobs.run.job import MOST_HOSTS, NAME, SHARED_MEMORY, STOP_SECONDS, Options, read_instance
+from dlc.jobs.run.job import (
+    LOCAL_INSTANCE,
+    MOST_HOSTS,
+    NAME,
+    SHARED_MEMORY,
+    STOP_SECONDS,
+    Group,
+    Job,
+    Options,
+    read_instance,
+)
 from dlc.jobs.run.limits import read_cpus, read_gpus, read_memory, read_size
 
 # What stands behind a colon and two slashes is no folder of this machine: s3://bucket/data, pvc://claim/data.
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 FROM_SHELL = "environment"
+HEAD = "# A job: `dlc run FILE`, or `dlc submit FILE --to PLACE`. Paths are from this file's folder.\n"
 # A variable of such a name holds a secret.
 SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY", re.IGNORECASE)
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -248,6 +260,77 @@ def make_options(file: JobFile) -> Options:
         stop_seconds=int(spec.grace),
         arguments=spec.arguments,
     )
+
+
+def format_job(job: Job, options: Options, name: str, folder: Path) -> str:
+    """Return the text of a file in `folder` that says what was typed. Values that look like secrets are left out."""
+    only = not options.groups and not options.programs
+    groups = {group.name: _describe_group(group, options, folder) for group in job.groups}
+    common = groups[job.groups[0].name]
+    spec = {
+        "image": job.image,
+        "name": name,
+        "script": job.program if options.source else _shorten(options.script, folder),
+        "source": _shorten(options.source, folder) if options.source else "",
+        "arguments": list(options.arguments),
+        "hosts": str(options.hosts) if only and options.hosts > 1 else "",
+        "distributed": options.distributed,
+        "groups": {} if only else groups,
+        "hyperparameters": _split(options.hyperparameters),
+        "channels": {key: _shorten(str(path), folder) for key, path in job.channels.items()},
+        "checkpoints": _shorten(str(job.checkpoints), folder) if job.checkpoints else "",
+        "environment": _describe_environment(options.environment),
+        "resources": {key: value for key, value in common.items() if key != "hosts"} if only else {},
+        "shared_memory": "" if options.shared_memory == SHARED_MEMORY else options.shared_memory,
+        "user": options.user,
+        "grace": "" if options.stop_seconds == STOP_SECONDS else str(options.stop_seconds),
+    }
+    said = {key: value for key, value in spec.items() if value}
+    text = yaml.dump(said, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)
+    return f"{HEAD}{text}"
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes text without quotes if it can: who reads the file takes every value for text."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+
+def _describe_group(group: Group, options: Options, folder: Path) -> dict[str, str]:
+    said = {
+        "hosts": str(len(group.hosts)),
+        "program": group.program if options.source else _find_program(group.name, options, folder),
+        "cpus": group.cpus,
+        "memory": group.memory,
+        "gpus": group.gpus.strip('"'),
+        "instance_type": "" if group.instance_type == LOCAL_INSTANCE else group.instance_type,
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+def _find_program(name: str, options: Options, folder: Path) -> str:
+    """Return the file that was typed for a group, or for all of them; empty if none was."""
+    typed = [word.partition("=") for word in options.programs]
+    named = {group if sign else "": file if sign else group for group, sign, file in typed}
+    word = named.get(name, named.get("", ""))
+    return _shorten(word, folder) if word else ""
+
+
+def _describe_environment(words: Sequence[str]) -> dict[str, Any]:
+    """Map variables to their values; one without a value, or whose name says that it is a secret, is the shell's."""
+    pairs = [word.partition("=") for word in words]
+    return {name: value if sign and not SECRET.search(name) else {"from": FROM_SHELL} for name, sign, value in pairs}
+
+
+def _split(words: Sequence[str]) -> dict[str, str]:
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
+
+
+def _shorten(word: str, folder: Path) -> str:
+    """Return a path from the file's folder if it is in it, else from the root."""
+    # Path.expanduser raises an error for a user who is not there.
+    path = Path(os.path.normpath(Path(os.path.expanduser(word)).absolute()))  # noqa: PTH111
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def list_addresses(file: JobFile) -> Iterator[Finding]:

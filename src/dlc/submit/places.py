@@ -75,6 +75,8 @@ class SubmittedJob:
     environment: Mapping[str, str]
     # Names of variables whose values `submit_job` gets; DLC_JOB_TOKEN is always among them.
     secrets: tuple[str, ...]
+    # Where this machine keeps what belongs to the job, dlc-jobs/JOB or --output; absolute. A place need not use it.
+    folder: Path
     # Behind `train`.
     arguments: tuple[str, ...] = ()
     # As for `docker run`; empty: the image's own.
@@ -202,13 +204,13 @@ def _read_with(word: str) -> tuple[Node, list[Problem]]:
     return node, [Problem(mark, key, problem.expected, problem.found) for problem in problems]
 
 
-def make_submitted(file: JobFile, *, image: str, name: str) -> SubmittedJob:
+def make_submitted(file: JobFile, *, image: str, name: str, folder: Path) -> SubmittedJob:
     """Make what a place gets of a job's file. The shell's values of secrets are not read here."""
     spec = file.spec
     secrets = tuple(key for key, value in spec.environment.items() if value == FromShell())
     options = make_options(file)
     stated = Options(**{**vars(options), "environment": [word for word in options.environment if "=" in word]})
-    job = make_job(stated, {}, image=image, id=name, folder=Path(), token="")
+    job = make_job(stated, {}, image=image, id=name, folder=folder, token="")
     groups = tuple(
         SubmittedGroup(
             name=group.name,
@@ -232,6 +234,7 @@ def make_submitted(file: JobFile, *, image: str, name: str) -> SubmittedJob:
         checkpoints=str(job.checkpoints or spec.checkpoints),
         environment={GRACE: spec.grace, **_name_programs(job.programs), **job.environment},
         secrets=tuple(dict.fromkeys((TOKEN, *secrets))),
+        folder=folder,
         arguments=spec.arguments,
         user=spec.user,
         shared_memory=spec.shared_memory,

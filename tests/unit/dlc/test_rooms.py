@@ -30,11 +30,13 @@ DLC = {
     "jobs.run": ("core", "engine"),
     "jobs.tune": ("core", "engine", "jobs.run"),
     "jobs.job_file": ("core", "buildspec", "jobs.run"),
+    "submit.records": ("core",),
     "submit.places": ("core", "buildspec", "jobs.run", "jobs.job_file"),
+    "submit.slurm": ("core", "buildspec", "jobs.run", "jobs.job_file", "submit.places", "submit.records"),
     "submit.sagemaker": ("core", "engine", "buildspec", "jobs.run", "jobs.job_file", "submit.places"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
-        *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places"),
+        *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places", "submit.records"),
     ),
     "__main__": ("core", "cli"),
 }

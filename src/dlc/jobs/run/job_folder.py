@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def write_host_folder(job: Job, host: str) -> Path:
         (root / "input" / "data" / name).mkdir(parents=True)
     if job.checkpoints:
         (root / "checkpoints").mkdir()
-    _copy_code(job, root / "code")
+    copy_code(job.code, root / "code", job.folder)
     # The user may be somebody else than the owner of the folders.
     if job.user:
         for path in (root, root / "code"):
@@ -78,10 +78,13 @@ def write_host_folder(job: Job, host: str) -> Path:
     return root
 
 
-def _copy_code(job: Job, target: Path) -> None:
-    """Copy the code. Raises DlcError for the first file that cannot be copied, DiskError if the disk is full."""
+def copy_code(code: Sequence[Path], target: Path, results: Path) -> None:
+    """Copy files, or one folder, to a host's folder of code; `results`, which may be kept in it, stay out.
+
+    Raises DlcError for the first file that cannot be copied, DiskError if the disk is full.
+    """
     try:
-        _copy_files(job, target)
+        _copy_files(code, target, results)
     except shutil.Error as error:
         # For a folder, args hold a list of what failed, with each error as text.
         source, _, why = error.args[0][0]
@@ -92,10 +95,10 @@ def _copy_code(job: Job, target: Path) -> None:
         ) from None
 
 
-def _copy_files(job: Job, target: Path) -> None:
-    for source in job.code:
+def _copy_files(code: Sequence[Path], target: Path, results: Path) -> None:
+    for source in code:
         if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, ignore=_make_ignore(source, job.folder), dirs_exist_ok=True)
+            shutil.copytree(source, target, symlinks=True, ignore=_make_ignore(source, results), dirs_exist_ok=True)
         else:
             target.mkdir(exist_ok=True)
             shutil.copy2(source, target / source.name)

@@ -1,4 +1,4 @@
-"""SageMaker as a place: CreateTrainingJob. May import core, engine, buildspec, jobs.run, jobs.job_file, submit.places."""
+"""SageMaker: CreateTrainingJob. May import core, engine, buildspec, jobs.run, jobs.job_file, submit.places."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ OPTIONS_OF: Mapping[tuple[str, ...], str] = {
 
 def refuse_job(job: SubmittedJob, options: Settings) -> list[Refusal]:
     """Return all that SageMaker cannot do, nothing if it can do the job."""
-    found = [*_refuse_settings(options), *_refuse_parts(job), *_refuse_folders(job, options)]
+    found = [*_refuse_settings(options), *_refuse_parts(job), *_refuse_types(job, options)]
+    found += _refuse_folders(job, options)
     # Without account and region no address of the request is one.
     if options.role and options.region:
         said = {refusal.keys for refusal in found}
@@ -79,14 +80,26 @@ def _refuse_parts(job: SubmittedJob) -> Iterator[Refusal]:
     if job.grace > GRACE_SECONDS:
         yield Refusal(("grace",), f"at most {GRACE_SECONDS}, which is SageMaker's time", str(job.grace))
     for group in job.groups:
-        keys = _keys_of_group(group.name, "instance_type")
-        if not group.instance_type:
-            yield Refusal(keys, "a type of machine, such as ml.c5.xlarge", "none", "dlc advise compares them")
-        elif not group.instance_type.startswith("ml."):
-            yield Refusal(keys, "a type that begins with ml.", repr(group.instance_type), f"ml.{group.instance_type}")
         if "device" in group.gpus:
             found = repr(group.gpus)
             yield Refusal(_keys_of_group(group.name, "gpus"), "all, for a host has all of its machine", found)
+
+
+def _refuse_types(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
+    """Yield groups whose machines nobody names, and names for groups that the job does not have."""
+    names = [group.name for group in job.groups]
+    for group in job.groups:
+        kind, keys = options.find_type(group), _find_type_keys(group.name, options)
+        if not kind:
+            one = "instance_type" if group.name == ONLY_GROUP else f"instance_types.{group.name}"
+            hint = f"--with {one}=ml.c5.xlarge; dlc advise compares machines"
+            yield Refusal(keys, "a type of machine, such as ml.c5.xlarge", "none", hint)
+        elif not kind.startswith("ml."):
+            yield Refusal(keys, "a type that begins with ml.", repr(kind), f"did you mean 'ml.{kind}'?")
+    for name in options.instance_types:
+        if name not in names:
+            expected = f"a group of the job ({', '.join(names)})"
+            yield Refusal((*OWN, "instance_types", name), expected, repr(name), did_you_mean(name, names))
 
 
 def _refuse_folders(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
@@ -134,7 +147,7 @@ def find_keys(path: Steps, request: Mapping[str, Any], job: SubmittedJob, option
     if path[:2] == ("AlgorithmSpecification", "ContainerArguments"):
         return ("arguments",)
     if path[0] == "ResourceConfig" and len(path) > 1 and path[1] in ("InstanceGroups", "InstanceType", "InstanceCount"):
-        return _find_group_keys(path, job)
+        return _find_group_keys(path, job, options)
     if path[0] == "InputDataConfig":
         return _find_channel_keys(path, request, options)
     if path[0] == "CheckpointConfig" and not options.checkpoints:
@@ -143,12 +156,21 @@ def find_keys(path: Steps, request: Mapping[str, Any], job: SubmittedJob, option
     return (*OWN, option) if option else OWN
 
 
-def _find_group_keys(path: Steps, job: SubmittedJob) -> tuple[str, ...]:
+def _find_group_keys(path: Steps, job: SubmittedJob, options: Settings) -> tuple[str, ...]:
     index = path[2] if len(path) > 2 else 0
     if path[1] == "InstanceGroups" and len(path) == 2:
         return ("groups",)
-    key = {"InstanceType": "instance_type", "InstanceCount": "hosts"}.get(str(path[-1]), "")
-    return _keys_of_group(job.groups[int(index)].name if has_groups(job) else ONLY_GROUP, key)
+    name = job.groups[int(index)].name if has_groups(job) else ONLY_GROUP
+    if path[-1] == "InstanceType":
+        return _find_type_keys(name, options)
+    return _keys_of_group(name, "hosts" if path[-1] == "InstanceCount" else "")
+
+
+def _find_type_keys(group: str, options: Settings) -> tuple[str, ...]:
+    """Return where the type of a group's machines stands."""
+    if group in options.instance_types:
+        return (*OWN, "instance_types", group)
+    return (*OWN, "instance_type") if options.instance_type else _keys_of_group(group, "instance_type")
 
 
 def _keys_of_group(name: str, key: str) -> tuple[str, ...]:

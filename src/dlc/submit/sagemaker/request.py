@@ -124,19 +124,20 @@ def _make_algorithm(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
 def _make_resources(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
     keep_alive = settings.keep_alive_seconds
     return {
-        **(_make_groups(job) if has_groups(job) else _make_instances(job.groups[0])),
+        **(_make_groups(job, settings) if has_groups(job) else _make_instances(job.groups[0], settings)),
         "VolumeSizeInGB": settings.volume_gb,
         **({} if keep_alive is None else {"KeepAlivePeriodInSeconds": keep_alive}),
         **_drop_empty({"VolumeKmsKeyId": settings.volume_key}),
     }
 
 
-def _make_instances(group: SubmittedGroup) -> dict[str, Any]:
-    return {"InstanceType": group.instance_type, "InstanceCount": group.hosts}
+def _make_instances(group: SubmittedGroup, settings: Settings) -> dict[str, Any]:
+    return {"InstanceType": settings.find_type(group), "InstanceCount": group.hosts}
 
 
-def _make_groups(job: SubmittedJob) -> dict[str, Any]:
-    return {"InstanceGroups": [{"InstanceGroupName": group.name, **_make_instances(group)} for group in job.groups]}
+def _make_groups(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+    groups = [{"InstanceGroupName": group.name, **_make_instances(group, settings)} for group in job.groups]
+    return {"InstanceGroups": groups}
 
 
 def _make_limits(settings: Settings) -> dict[str, int]:

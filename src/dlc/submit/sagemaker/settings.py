@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from dlc.buildspec.validation import Model
 from dlc.core.environment import user_path
-from dlc.submit.places import PlaceOptions
+from dlc.submit.places import PlaceOptions, SubmittedGroup
 
 ROLE = re.compile(r"arn:(aws[a-z-]*):iam::([0-9]{12}):role/.+")
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
@@ -94,6 +94,8 @@ class Settings(PlaceOptions):
     image: str = Field(
         default="", description="address of the image in ECR; without it where `dlc push --to ecr` has put the job's"
     )
+    instance_type: str = Field(default="", description="type of machine of all hosts, such as ml.c5.xlarge")
+    instance_types: dict[str, str] = Field(default={}, description="the same of single groups, by name")
     output: S3Address = Field(
         default="", description="where results go; without it s3://sagemaker-REGION-ACCOUNT, as the SDK has it"
     )
@@ -125,6 +127,10 @@ class Settings(PlaceOptions):
     compress_output: bool = Field(default=True, description="results as model.tar.gz, or as files")
     metrics: dict[str, str] = Field(default={}, description="name -> regular expression with a group, for CloudWatch")
     tags: dict[str, str] = Field(default={}, description="tags of the job")
+
+    def find_type(self, group: SubmittedGroup) -> str:
+        """Return the type of machine of a group: what is said here, else what the job says; empty if nobody does."""
+        return self.instance_types.get(group.name) or self.instance_type or group.instance_type
 
     @property
     def partition(self) -> str:

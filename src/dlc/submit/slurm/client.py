@@ -1,0 +1,157 @@
+"""Runs Slurm's own programs: sbatch, squeue, scontrol, sacct, scancel."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from dlc.core.atomic_files import report_disk_errors
+from dlc.core.errors import DlcError, HostError, ProcessError, UsageError
+from dlc.core.process import Completed, run_program
+from dlc.jobs.run.job_folder import copy_code
+from dlc.submit.places import Document, PlacedJob, SubmittedJob
+from dlc.submit.records import find_folder as find_submitted
+from dlc.submit.slurm import options as own
+from dlc.submit.slurm.script import LOG
+
+POLL_SECONDS = 0.5
+# Slurm's words for a job that will not run any more.
+ENDED = (
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
+)  # fmt: skip
+FIELDS = "%i|%j|%T|%S|%D"
+# The first lines of what sbatch says -> what to do about it.
+REMEDIES = {
+    "invalid partition": "`sinfo` lists partitions; --with partition=NAME",
+    "Invalid account": "`sacctmgr show associations user=$USER` lists accounts; --with account=NAME",
+    "Invalid qos": "`sacctmgr show qos` lists them; --with qos=NAME",
+    "node configuration is not available": "fewer CPUs, GPUs or memory for a host; `sinfo -Nel` lists what nodes have",
+    "Unable to contact slurm": "the controller does not answer: `scontrol ping`",
+}
+SUBMIT_REMEDY = "`dlc submit --dry-run` prints the file that sbatch was given"
+
+
+def submit_job(job: SubmittedJob, options: own.OPTIONS, document: Document, secrets: Mapping[str, str]) -> str:
+    """Write the job's folder and call sbatch, which hands the secrets on in the job's environment; return the id."""
+    folder = own.find_folder(job, options)
+    with report_disk_errors(folder, ""):
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise DlcError(
+                f"{folder}: expected a folder without the results of another job, found one", "--name, or --output"
+            ) from None
+        try:
+            copy_code(job.code, folder / "code", folder)
+            path = folder / document.name
+            path.write_text(document.text)
+            done = _call(["sbatch", "--parsable", str(path)], env=secrets)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    # With several clusters their name follows.
+    return done.stdout.strip().splitlines()[-1].partition(";")[0]
+
+
+def list_jobs(options: own.OPTIONS) -> list[PlacedJob]:
+    """Return the caller's jobs that wait or run."""
+    rows = _call(["squeue", "--me", "--noheader", "--format", FIELDS]).stdout.splitlines()
+    fields = [row.split("|") for row in rows if row.count("|") == FIELDS.count("|")]
+    return [PlacedJob(number, name, state, _known(since), nodes) for number, name, state, since, nodes in fields]
+
+
+def _known(word: str) -> str:
+    return "" if word in ("N/A", "Unknown") else word
+
+
+def print_logs(job_id: str, options: own.OPTIONS, out: TextIO, *, follow: bool) -> None:
+    """Print the job's log; with `follow` until the job has ended."""
+    path = _find_log(job_id)
+    place = 0
+    while True:
+        is_over = not follow or _has_ended(job_id)
+        place = _print_from(path, place, out)
+        if is_over:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _print_from(path: Path, place: int, out: TextIO) -> int:
+    """Print what follows the place; return the new one."""
+    if not path.is_file():
+        return place
+    with path.open("rb") as file:
+        file.seek(place)
+        found = file.read()
+    out.write(found.decode(errors="replace"))
+    out.flush()
+    return place + len(found)
+
+
+def _find_log(job_id: str) -> Path:
+    if folder := find_submitted(job_id, "slurm"):
+        return folder / LOG
+    told = _show(job_id).get("StdOut", "")
+    if not told:
+        raise UsageError(f"{job_id}: expected a job of Slurm with a log, found none", "dlc ps --to slurm")
+    return Path(told)
+
+
+def wait_for_job(job_id: str, options: own.OPTIONS) -> int:
+    """Return the job's exit code when it has ended."""
+    while not _has_ended(job_id):
+        time.sleep(POLL_SECONDS)
+    return _read_code(job_id)
+
+
+def stop_job(job_id: str, options: own.OPTIONS) -> None:
+    """Cancel the job; Slurm sends SIGTERM, and SIGKILL after its KillWait."""
+    _call(["scancel", job_id])
+
+
+def _has_ended(job_id: str) -> bool:
+    """Tell whether no component of the job waits, runs or ends any more."""
+    done = _call(["squeue", "--noheader", "--jobs", job_id, "--states=all", "--format", "%T"], check=False)
+    if done.returncode and "Invalid job id" not in done.stderr:
+        raise _explain(done)
+    return all(state in ENDED for state in done.stdout.split())
+
+
+def _show(job_id: str) -> dict[str, str]:
+    """Return what the controller still knows of a job; nothing some minutes after its end."""
+    done = _call(["scontrol", "show", "--oneliner", "job", job_id], check=False)
+    first = done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else ""
+    return dict(pair for pair in (word.split("=", 1) for word in first.split() if "=" in word) if len(pair) == 2)
+
+
+def _read_code(job_id: str) -> int:
+    """Return the exit code of a job that has ended: 128 and the signal if one ended it."""
+    told = _show(job_id).get("ExitCode", "")
+    if not told:
+        done = _call(["sacct", "--noheader", "--parsable2", "--allocations", "--format", "ExitCode", "-j", job_id])
+        told = done.stdout.split("\n")[0]
+    if not re.fullmatch(r"[0-9]+:[0-9]+", told):
+        raise DlcError(f"{job_id}: expected the exit code of a job that has ended, found {told or 'none'}")
+    code, signal = map(int, told.split(":"))
+    return 128 + signal if signal else code
+
+
+def _call(words: Sequence[str], *, env: Mapping[str, str] | None = None, check: bool = True) -> Completed:
+    """Run a program of Slurm. Raises HostError without it, and what it said if it fails."""
+    if shutil.which(words[0]) is None:
+        raise HostError(f"{words[0]}: expected Slurm's program on PATH, found none", "run dlc on a login node")
+    done = run_program(words, env=env, check=False, timeout=120)
+    if check and done.returncode:
+        raise _explain(done)
+    return done
+
+
+def _explain(done: Completed) -> ProcessError:
+    """Return the error of a program of Slurm with what it said, and what to do about it."""
+    said = (done.stderr or done.stdout).strip()
+    remedy = next((remedy for words, remedy in REMEDIES.items() if words in said), "")
+    return ProcessError(f"{done.argv[0]}: {said}", remedy or (SUBMIT_REMEDY if done.argv[0] == "sbatch" else ""))

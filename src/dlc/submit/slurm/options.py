@@ -1,0 +1,132 @@
+"""What Slurm alone has to be told, and what it cannot do of a job. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from dlc.buildspec.problems import did_you_mean
+from dlc.buildspec.validation import Model
+from dlc.jobs.job_file import is_address
+from dlc.submit.places import PlaceOptions, Refusal, SubmittedJob
+
+# How a site runs containers, and without one.
+PYXIS: Final = "pyxis"
+APPTAINER: Final = "apptainer"
+OCI: Final = "oci"
+NONE: Final = "none"
+# What our images start with.
+ENTRYPOINT = ("/usr/bin/tini", "--", "/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py")
+YesNo = Literal["yes", "no"]
+# Separates fields of a mount, of an sbatch file name or of a shell's line.
+NO_PATH = re.compile(r"[:,%\\\s]")
+
+
+def _one_word(text: str) -> str:
+    """Raise ValueError for what a line of an sbatch file would take apart, or take for a comment."""
+    if not re.fullmatch(r"[^\s#\"'\\]*", text):
+        raise ValueError("one word without quotes, backslashes and #")
+    return text
+
+
+def _long_option(text: str) -> str:
+    if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s#\"'\\]+)?", text):
+        raise ValueError("an option of sbatch such as --reservation=night")
+    return text
+
+
+def _time_limit(text: str) -> str:
+    """Raise ValueError for what sbatch would not take: it says no more than that the time is invalid."""
+    if not re.fullmatch(r"([0-9]+|([0-9]+-)?[0-9]+(:[0-9]{1,2}){1,2}|[0-9]+-[0-9]+|UNLIMITED)?", text):
+        raise ValueError("minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS")
+    return text
+
+
+Word = Annotated[str, AfterValidator(_one_word)]
+Extra = Annotated[str, AfterValidator(_long_option)]
+
+
+class GroupOptions(Model):
+    """What a group of the job has of its own; what it leaves out is the job's."""
+
+    partition: Word = Field(default="", description="the partition")
+    constraint: Word = Field(default="", description="features that the nodes have")
+    nodelist: Word = Field(default="", description="nodes that are wanted")
+    extra: tuple[Extra, ...] = Field(default=(), description="more options of sbatch")
+
+
+class OPTIONS(PlaceOptions):
+    """The options below `places: {slurm: ...}`."""
+
+    partition: Word = Field(default="", description="the partition")
+    account: Word = Field(default="", description="whom the time is charged to")
+    qos: Word = Field(default="", description="the quality of service")
+    time: Annotated[str, AfterValidator(_time_limit)] = Field(default="", description="the limit, such as 2:00:00")
+    constraint: Word = Field(default="", description="features that the nodes have")
+    nodelist: Word = Field(default="", description="nodes that are wanted")
+    exclusive: YesNo = Field(default="no", description="no other job on the nodes")
+    requeue: YesNo = Field(default="no", description="start again after a lost node, a preemption or the time limit")
+    container: Literal["pyxis", "apptainer", "oci", "none"] = Field(default=PYXIS, description="how the site runs it")
+    bundle: Word = Field(default="", description="the OCI bundle, with container: oci")
+    launcher: tuple[str, ...] = Field(default=ENTRYPOINT, description="what starts the launcher in the container")
+    folder: str = Field(default="", description="a folder that all nodes see (default: dlc-jobs/JOB)")
+    extra: tuple[Extra, ...] = Field(default=(), description="more options of sbatch, such as --reservation=night")
+    groups: dict[str, GroupOptions] = Field(default={}, description="what groups have of their own")
+
+
+def find_folder(job: SubmittedJob, options: OPTIONS) -> Path:
+    """Return the folder that holds the job's code, its log and what each host writes."""
+    return Path(options.folder).absolute() if options.folder else job.folder
+
+
+def refuse_job(job: SubmittedJob, options: OPTIONS) -> list[Refusal]:
+    """Return what Slurm cannot do of the job."""
+    return [*_refuse_values(job), *_refuse_paths(job, options), *_refuse_options(job, options)]
+
+
+def _refuse_values(job: SubmittedJob) -> Iterator[Refusal]:
+    for group in job.groups:
+        if group.gpus == "all" or group.gpus.startswith('"'):
+            keys = ("groups", group.name, "gpus")
+            yield Refusal(keys, "a number of GPUs, because Slurm chooses which", group.gpus.strip('"'))
+    if job.user:
+        yield Refusal(("user",), "no other user: Slurm runs a job as who submits it", job.user)
+
+
+def _refuse_paths(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
+    folders: list[tuple[tuple[str, ...], str]] = [(("channels", name), word) for name, word in job.channels.items()]
+    folders += [(("checkpoints",), job.checkpoints), (("places", "slurm", "folder"), str(find_folder(job, options)))]
+    for keys, word in folders:
+        if is_address(word):
+            yield Refusal(keys, "a folder that all nodes see", word, "copy it there first")
+        elif NO_PATH.search(word):
+            yield Refusal(keys, "a path without spaces, colons, commas, % and backslashes", word)
+
+
+def _refuse_options(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
+    names = [group.name for group in job.groups]
+    for name in options.groups:
+        if name not in names:
+            keys = ("places", "slurm", "groups", name)
+            yield Refusal(keys, f"a group out of {', '.join(names)}", name, did_you_mean(name, names))
+    if (options.container == OCI) != bool(options.bundle):
+        found = options.bundle or "none"
+        yield Refusal(("places", "slurm", "bundle"), f"a bundle with container: {OCI}, and only there", found)
+
+
+def by_group(options: OPTIONS, name: str) -> Mapping[str, str]:
+    """Return the options of one component of the job, the empty ones left out."""
+    own = options.groups.get(name, GroupOptions())
+    stated = {
+        "partition": own.partition or options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "time": options.time,
+        "constraint": own.constraint or options.constraint,
+        "nodelist": own.nodelist or options.nodelist,
+    }
+    return {key: value for key, value in stated.items() if value}

@@ -1,0 +1,244 @@
+"""The sbatch file of a job: its components, what each host finds, and one step over all of them. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dlc.jobs.run.job import GRACE, ONLY_GROUP
+from dlc.jobs.run.job_folder import CHANNEL
+from dlc.jobs.run.limits import count_bytes
+from dlc.submit.places import Document, SubmittedGroup, SubmittedJob
+from dlc.submit.slurm.options import APPTAINER, NONE, OCI, OPTIONS, GroupOptions, by_group, find_folder
+
+NAME = "job.sbatch"
+LOG = "log"
+CHECKPOINTS = "checkpoints"
+BASE = "/opt/ml"
+# The signal of which the batch script hears before the time limit, if the job is to be queued again.
+WARNING = "USR1"
+MEBIBYTE = 1 << 20
+
+# What the script does whatever the job is. $folder is the job's.
+PREPARE = """\
+# Each host has a folder of its own, which is /opt/ml to the job.
+hosts=$(for list in "${nodes[@]}"; do scontrol show hostnames "$list"; done)
+for host in $hosts; do
+  mkdir -p "$folder/hosts/$host"/{input/config,input/data,model,output/data}
+  rm -rf "$folder/hosts/$host/code"
+  cp -R "$folder/code" "$folder/hosts/$host/code"
+  printf '%s\\n' "$hyperparameters" >"$folder/hosts/$host/input/config/hyperparameters.json"
+  printf '%s\\n' "$channels" >"$folder/hosts/$host/input/config/inputdataconfig.json"
+done
+"""
+# Slurm kills what is left after its KillWait, and no option of a job changes that.
+KILL_WAIT = """\
+kill_wait=$(scontrol show config | sed -n 's/^KillWait *= *\\([0-9]*\\).*/\\1/p')
+if [ -n "$kill_wait" ] && [ "$kill_wait" -lt "$DLC_TERMINATION_GRACE" ]; then
+  echo "dlc: Slurm's KillWait leaves $kill_wait s of the $DLC_TERMINATION_GRACE s of grace" >&2
+  export DLC_TERMINATION_GRACE=$kill_wait
+fi
+"""
+# The shell waits for the step whatever signal comes: a batch script that ends takes the step with it.
+WAIT = """\
+code=
+trap : TERM
+while [ -z "$code" ] || kill -0 "$step" 2>/dev/null; do
+  wait "$step"
+  code=$?
+done
+"""
+REQUEUE = """\
+warned=
+trap 'warned=yes; scancel --signal=TERM "$SLURM_JOB_ID"' {signal}
+"""
+REQUEUE_END = """\
+if [ -n "$warned" ] && [ "$code" -ne 0 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+  sleep 60
+fi
+"""
+COLLECT = """\
+# Of several files with one name the first host's is taken; the others stay in hosts/.
+mkdir -p "$folder/model" "$folder/output"
+for host in $hosts; do
+  cp -Rn "$folder/hosts/$host/model/." "$folder/model/"
+  cp -Rn "$folder/hosts/$host/output/data/." "$folder/output/"
+done
+exit "$code"
+"""
+
+
+def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
+    """Return the sbatch file."""
+    folder = find_folder(job, options)
+    parts = [
+        "\n".join(["#!/bin/bash", *_list_directives(job, options, folder)]) + "\n",
+        "\n".join(_list_settings(job, options, folder)) + "\n",
+        KILL_WAIT,
+        PREPARE + "".join(f"{line}\n" for line in _list_links(job, options, folder)),
+        _make_step(job, options, folder),
+        COLLECT,
+    ]
+    return Document(NAME, "\n".join(parts), folder)
+
+
+def _list_directives(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterator[str]:
+    """Yield the lines for sbatch: those of the whole job, then those of each component."""
+    whole = [
+        f"--job-name={job.name}",
+        f"--output={folder / LOG}",
+        # A job that starts again goes on in its log.
+        "--open-mode=append",
+        "--requeue" if options.requeue == "yes" else "--no-requeue",
+        "--export=ALL",
+    ]
+    yield from (f"#SBATCH {word}" for word in whole)
+    for number, group in enumerate(job.groups):
+        if number:
+            yield "#SBATCH hetjob"
+        yield from (f"#SBATCH {word}" for word in _list_component(job, group, options))
+
+
+def _list_component(job: SubmittedJob, group: SubmittedGroup, options: OPTIONS) -> Iterator[str]:
+    yield f"--nodes={group.hosts}"
+    yield f"--ntasks={group.hosts}"
+    yield "--ntasks-per-node=1"
+    if group.cpus:
+        yield f"--cpus-per-task={math.ceil(float(group.cpus))}"
+    if group.memory:
+        yield f"--mem={math.ceil(count_bytes(group.memory) / MEBIBYTE)}M"
+    if group.gpus:
+        yield f"--gpus-per-node={group.gpus}"
+    yield from (f"--{key}={value}" for key, value in by_group(options, group.name).items())
+    if options.exclusive == "yes":
+        yield "--exclusive"
+    # Before the time limit the job has its grace to save; KillWait follows the limit.
+    if options.time and options.time != "UNLIMITED":
+        target = f"B:{WARNING}" if options.requeue == "yes" else "TERM"
+        yield f"--signal={target}@{job.grace}"
+    yield from (*options.extra, *options.groups.get(group.name, GroupOptions()).extra)
+
+
+def _list_settings(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterator[str]:
+    """Yield what the shell is told of the job: its folder, its config files, its nodes, its variables."""
+    yield f"folder={shlex.quote(str(folder))}"
+    program = {"sagemaker_program": json.dumps(job.program)}
+    yield f"hyperparameters={_quote_json({**program, **job.hyperparameters})}"
+    yield f"channels={_quote_json({name: dict(CHANNEL) for name in job.channels})}"
+    lists = _name_node_lists(job)
+    quoted = " ".join(f'"${name}"' for name in lists.values())
+    yield f"nodes=({quoted})"
+    for key, value in job.environment.items():
+        yield f"export {key}={shlex.quote(value)}"
+    if GRACE not in job.environment:
+        yield f"export {GRACE}={job.grace}"
+    if list(lists) != [ONLY_GROUP]:
+        groups = ";".join(f"{group}=${name}" for group, name in lists.items())
+        yield f'export DLC_GROUPS="{groups}"'
+
+
+def _quote_json(value: Mapping[str, object]) -> str:
+    return shlex.quote(json.dumps(value, indent=2))
+
+
+def _name_node_lists(job: SubmittedJob) -> dict[str, str]:
+    """Map groups to the variable that has the list of their nodes."""
+    if len(job.groups) == 1:
+        return {job.groups[0].name: "SLURM_JOB_NODELIST"}
+    return {group.name: f"SLURM_JOB_NODELIST_HET_GROUP_{number}" for number, group in enumerate(job.groups)}
+
+
+def _list_links(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterator[str]:
+    """Yield the lines by which a host's folder leads to the channels and the checkpoints.
+
+    In a container of apptainer they are mounted instead.
+    """
+    checkpoints = _find_checkpoints(job, options, folder)
+    if checkpoints:
+        yield f"mkdir -p {shlex.quote(checkpoints)}"
+    if options.container == APPTAINER:
+        return
+    links = {f"input/data/{name}": path for name, path in job.channels.items()}
+    links |= {CHECKPOINTS: checkpoints} if checkpoints else {}
+    if links:
+        yield "for host in $hosts; do"
+        yield from (f'  ln -sfn {shlex.quote(path)} "$folder/hosts/$host/{place}"' for place, path in links.items())
+        yield "done"
+
+
+def _find_checkpoints(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
+    """Return the folder of checkpoints; a job that may start again on other nodes always has a common one."""
+    return job.checkpoints or (str(folder / CHECKPOINTS) if options.requeue == "yes" else "")
+
+
+def _make_step(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
+    """Return the lines that run one step over all components, and wait for its end."""
+    begin = REQUEUE.format(signal=WARNING) if options.requeue == "yes" else ""
+    end = REQUEUE_END if options.requeue == "yes" else ""
+    return f"{begin}{_make_host(job, options, folder)}\n{_make_srun(job, options, folder)} &\nstep=$!\n{WAIT}{end}"
+
+
+def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
+    """Return the line that says what runs on each host, in which $0 is its folder without its name."""
+    train = shlex.join(("train", *job.arguments))
+    launcher = shlex.join(options.launcher)
+    inside = f'SAGEMAKER_BASE_DIR="$0/$SLURMD_NODENAME" exec {launcher} {train}'
+    if options.container == APPTAINER:
+        binds = [f'"$0/$SLURMD_NODENAME:{BASE}"']
+        binds += [shlex.quote(f"{path}:{BASE}/input/data/{name}:ro") for name, path in job.channels.items()]
+        checkpoints = _find_checkpoints(job, options, folder)
+        binds += [shlex.quote(f"{checkpoints}:{BASE}/{CHECKPOINTS}")] if checkpoints else []
+        gpus = " --nv" if any(group.gpus for group in job.groups) else ""
+        words = " ".join(f"--bind {bind}" for bind in binds)
+        inside = (
+            f"exec apptainer exec --no-home --writable-tmpfs{gpus} {words} {_name_sif(job.image)} {launcher} {train}"
+        )
+    return f"host={shlex.quote(inside)}"
+
+
+def _make_srun(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
+    """Return the command of the step: a part for each component, which have the same words."""
+    several = len(job.groups) > 1
+    parts = []
+    for number, group in enumerate(job.groups):
+        words = [f"--het-group={number}"] if several else []
+        words += ["--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--export=ALL"]
+        # srun takes it from sbatch no more since Slurm 22.05.
+        words += [f"--cpus-per-task={math.ceil(float(group.cpus))}"] if group.cpus else []
+        words += _list_container_words(job, options, folder)
+        parts.append(f'{" ".join(words)} /bin/sh -c "$host" "$folder/hosts"')
+    return "srun " + " \\\n  : ".join(parts)
+
+
+def _list_container_words(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:
+    """Return the options of srun that start a container; apptainer is a command of each host."""
+    if options.container == OCI:
+        return [f"--container={shlex.quote(options.bundle)}"]
+    if options.container in (NONE, APPTAINER):
+        return []
+    checkpoints = _find_checkpoints(job, options, folder)
+    mounts = [f"{folder}:{folder}", *(f"{path}:{path}:ro" for path in job.channels.values())]
+    mounts += [f"{checkpoints}:{checkpoints}"] if checkpoints and not checkpoints.startswith(f"{folder}/") else []
+    return [
+        f"--container-image={shlex.quote(_name_enroot(job.image))}",
+        f"--container-mounts={shlex.quote(','.join(mounts))}",
+        "--no-container-mount-home",
+    ]
+
+
+def _name_enroot(image: str) -> str:
+    """Return the image as enroot wants it: REGISTRY#REPOSITORY:TAG; a file of it as it is."""
+    registry, slash, rest = image.partition("/")
+    is_file = image.startswith(("/", ".")) or image.endswith(".sqsh")
+    has_registry = bool(slash) and (set(registry) & set(".:") or registry == "localhost")
+    return f"{registry}#{rest}" if has_registry and not is_file else image
+
+
+def _name_sif(image: str) -> str:
+    """Return the image as apptainer wants it; a file of it as it is."""
+    is_file = image.startswith(("/", ".")) or image.endswith(".sif")
+    return shlex.quote(image if is_file or "://" in image else f"docker://{image}")

@@ -1,0 +1,142 @@
+"""Jobs that `dlc submit --to slurm` hands to a real Slurm of two nodes: they end well, fail, and are stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc.core.process import Completed
+from harness.slurm import NODES, Slurm, can_run
+
+ROOT = Path(__file__).parents[2]
+LAUNCHER = [sys.executable, "-I", "-S", str(ROOT / "src/entrypoint/launcher.py")]
+SECRET = "secret of this test"
+# Only a hang takes that long; Slurm itself waits for 20 s before it kills.
+WAIT_SECONDS = 180.0
+TRAIN = """
+import json, os, pathlib
+out = pathlib.Path(os.environ["SM_MODEL_DIR"], os.environ["SM_CURRENT_HOST"])
+channel = pathlib.Path(os.environ["SM_CHANNEL_TRAINING"], "rows").read_text()
+hosts = sorted(json.loads(os.environ["SM_HOSTS"]))
+group = os.environ.get("SM_CURRENT_INSTANCE_GROUP")
+out.write_text(json.dumps([hosts, group, channel, os.environ["GREETING"], len(os.environ["SHY"])]))
+print("trained on", os.environ["SM_CURRENT_HOST"], flush=True)
+"""
+FAIL = "import os, sys; sys.exit(7 if os.environ['SM_CURRENT_HOST'] == 'n2' else __import__('time').sleep(600))"
+# Saves when it is asked to stop, and says how often it was asked.
+SAVE = """
+import os, pathlib, signal, sys, time
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(time.monotonic()))
+print("training", os.environ["SM_CURRENT_HOST"], flush=True)
+while not asked:
+    time.sleep(0.05)
+time.sleep(2)
+pathlib.Path(os.environ["SM_MODEL_DIR"], os.environ["SM_CURRENT_HOST"]).write_text(str(len(asked)))
+sys.exit(143)
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    if reason := can_run():
+        pytest.skip(f"no Slurm can be started: {reason}")
+    with Slurm(tmp_path_factory.mktemp("slurm"), Path.home() / ".cache/dlc/slurm") as running:
+        for node in NODES:
+            (running.node_ml(node) / "venv/bin").mkdir(parents=True)
+            (running.node_ml(node) / "venv/bin/python").symlink_to(sys.executable)
+        yield running
+
+
+class Submitted:
+    """A job's file in a folder, and `dlc` on Slurm's login node."""
+
+    def __init__(self, slurm: Slurm, folder: Path, script: str, **more: object) -> None:
+        self._slurm, self.folder = slurm, folder
+        (folder / "data").mkdir()
+        (folder / "data/rows").write_text("1 2 3")
+        (folder / "train.py").write_text(script)
+        spec = {
+            "image": "registry.example/dlc/pytorch:2.13",
+            "name": "digits",
+            "script": "train.py",
+            "distributed": "tensorflow",
+            "hosts": "2",
+            "channels": {"training": "data"},
+            "environment": {
+                "GREETING": "two words",
+                "SHY": {"from": "environment"},
+                "DLC_VENV": f"{slurm.opt_ml}/venv",
+                "DLC_RUN_DIR": f"{slurm.opt_ml}/run",
+                "DLC_PEER_TIMEOUT": "60",
+            },
+            "places": {"slurm": {"container": "none", "launcher": LAUNCHER}},
+            **more,
+        }
+        # JSON is YAML.
+        (folder / "job.yml").write_text(json.dumps(spec))
+        self.environ = {
+            "SHY": SECRET,
+            "DLC_CACHE_DIR": str(folder / "cache"),
+            "PYTHONPATH": str(ROOT / "src"),
+        }
+
+    def _words(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        return ("env", "-C", str(self.folder), sys.executable, "-P", "-m", "dlc", *words)
+
+    def dlc(self, *words: str) -> Completed:
+        return self._slurm.command(*self._words(words), env=self.environ, seconds=WAIT_SECONDS)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return self._slurm.start(*self._words(words), env=self.environ)
+
+    def model(self) -> dict[str, list[object]]:
+        return {path.name: json.loads(path.read_text()) for path in (self.folder / "dlc-jobs/digits/model").iterdir()}
+
+
+def test_a_job_of_two_nodes_ends_well_and_its_results_are_at_hand(slurm: Slurm, tmp_path: Path) -> None:
+    job = Submitted(slurm, tmp_path, TRAIN)
+    done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trained on n1" in done.stdout
+    assert "trained on n2" in done.stdout
+    shown = [["n1", "n2"], "homogeneousCluster", "1 2 3", "two words", len(SECRET)]
+    assert job.model() == {"n1": shown, "n2": shown}
+    assert SECRET not in (tmp_path / "dlc-jobs/digits/job.sbatch").read_text()
+
+
+def test_groups_are_components_with_their_own_names(slurm: Slurm, tmp_path: Path) -> None:
+    groups = {"data_group": {"hosts": "1", "cpus": "0.5"}, "dnn_group": {"hosts": "1", "cpus": "2"}}
+    job = Submitted(slurm, tmp_path, TRAIN, groups=groups)
+    done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait", "--with", "groups.data_group.nodelist=n2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {name: told[1] for name, told in job.model().items()} == {"n2": "data_group", "n1": "dnn_group"}
+
+
+def test_a_failure_on_one_node_is_the_jobs_code(slurm: Slurm, tmp_path: Path) -> None:
+    done = Submitted(slurm, tmp_path, FAIL).dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 7, done.stdout + done.stderr
+
+
+def test_a_stopped_job_has_saved_on_both_nodes(slurm: Slurm, tmp_path: Path) -> None:
+    job = Submitted(slurm, tmp_path, SAVE)
+    sent = job.dlc("submit", "job.yml", "--to", "slurm")
+    assert sent.returncode == 0, sent.stderr
+    log = tmp_path / "dlc-jobs/digits/log"
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not log.exists() or log.read_text().count("training n") < len(NODES):
+        assert time.monotonic() < deadline, log.read_text() if log.exists() else "no log"
+        time.sleep(0.1)
+    running = job.dlc("ps", "--to", "slurm")
+    assert sent.stdout.strip() in running.stdout
+    assert "digits" in running.stdout
+    assert job.dlc("stop", "digits").returncode == 0
+    followed = job.dlc("logs", "digits", "-f")
+    assert followed.returncode == 0, followed.stderr
+    assert job.model() == {"n1": 1, "n2": 1}, followed.stdout

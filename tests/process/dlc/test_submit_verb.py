@@ -1,0 +1,131 @@
+"""`dlc submit` beside stand-ins of Slurm's programs: what they say is passed on, and nothing is left of what failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[3] / "src"
+JOB = """\
+image: registry.example/dlc/pytorch:2.13
+name: digits
+script: train.py
+environment: {HF_TOKEN: {from: environment}}
+"""
+SBATCH = """\
+for file in "$@"; do :; done
+cp "$file" ../sent
+printf "%s %s" "$HF_TOKEN" "${#DLC_JOB_TOKEN}" >../env
+echo 4711
+"""
+SQUEUE = 'case "$*" in *--me*) echo "4711|digits|RUNNING|2026-11-28T10:00:00|2";; *) echo COMPLETED;; esac'
+
+
+class Login:
+    """A node of a cluster, with `dlc` in a folder of a job and stand-ins of Slurm's programs on PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder / "home", folder / "bin"
+        self.folder.mkdir()
+        self.bin.mkdir()
+        (self.folder / "train.py").write_text("print(1)")
+        (self.folder / "job.yml").write_text(JOB)
+        self.environ = {"PATH": f"{self.bin}:/usr/bin:/bin", "PYTHONPATH": str(SOURCES), "HF_TOKEN": "of the shell",
+                        "DLC_CACHE_DIR": str(folder / "cache")}  # fmt: skip
+
+    def add(self, name: str, script: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def dlc(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.run([sys.executable, "-P", "-m", "dlc", *words])
+
+    def run(self, words: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=self.folder, env=self.environ, input=text, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture
+def login(tmp_path: Path) -> Login:
+    return Login(tmp_path)
+
+
+def test_sbatch_gets_what_the_dry_run_prints_and_the_secrets(login: Login, tmp_path: Path) -> None:
+    login.add("sbatch", SBATCH)
+    shown = login.dlc("submit", "job.yml", "--to", "slurm", "--dry-run")
+    assert not (login.folder / "dlc-jobs").exists()
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert (done.returncode, done.stdout) == (0, "4711\n"), done.stderr
+    assert (tmp_path / "sent").read_text() == shown.stdout
+    assert (tmp_path / "env").read_text() == "of the shell 32"
+    assert (login.folder / "dlc-jobs/digits/code/train.py").read_text() == "print(1)"
+
+
+@pytest.mark.parametrize("container", ["pyxis", "apptainer", "none"])
+def test_a_shell_can_read_the_file(login: Login, container: str) -> None:
+    words = ("--with", f"container={container}", "--with", "requeue=yes", "--with", "time=10")
+    shown = login.dlc("submit", "job.yml", "--to", "slurm", "--dry-run", *words)
+    checked = login.run(["bash", "-n"], shown.stdout)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_nothing_is_left_of_a_job_that_slurm_refuses(login: Login) -> None:
+    login.add("sbatch", "echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1")
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert done.returncode == 25
+    assert "invalid partition specified: gpu" in done.stderr
+    assert "`sinfo` lists partitions" in done.stderr
+    assert not (login.folder / "dlc-jobs").exists()
+
+
+def test_without_slurm_or_the_secret_nothing_begins(login: Login) -> None:
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert done.returncode == 21
+    assert "sbatch: expected Slurm's program on PATH, found none" in done.stderr
+    login.add("sbatch", SBATCH)
+    del login.environ["HF_TOKEN"]
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert done.returncode == 2
+    assert "environment.HF_TOKEN: expected the variable in this shell" in done.stderr
+    assert not (login.folder / "dlc-jobs").exists()
+
+
+def test_a_folder_of_another_job_is_left_alone(login: Login) -> None:
+    login.add("sbatch", SBATCH)
+    kept = login.folder / "dlc-jobs/digits/model"
+    kept.mkdir(parents=True)
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert done.returncode == 1
+    assert "expected a folder without the results of another job" in done.stderr
+    assert kept.is_dir()
+
+
+@pytest.mark.parametrize(("told", "code"), [("0:0", 0), ("7:0", 7), ("0:15", 143)])
+def test_who_waits_gets_the_lines_and_the_jobs_code(login: Login, told: str, code: int) -> None:
+    login.add("sbatch", f"echo trained >dlc-jobs/digits/log; {SBATCH}")
+    login.add("squeue", SQUEUE)
+    login.add("scontrol", "exit 1")
+    login.add("sacct", f"echo {told}")
+    done = login.dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert (done.returncode, done.stdout) == (code, "trained\n"), done.stderr
+
+
+def test_ps_logs_and_stop_ask_slurm_for_a_job_that_was_submitted(login: Login, tmp_path: Path) -> None:
+    login.add("sbatch", SBATCH)
+    login.add("squeue", SQUEUE)
+    login.add("scancel", f'echo "$@" >{tmp_path}/cancelled')
+    assert login.dlc("submit", "job.yml", "--to", "slurm").returncode == 0
+    (login.folder / "dlc-jobs/digits/log").write_text("trained\n")
+    assert login.dlc("ps", "--to", "slurm").stdout.split()[-5:] == [
+        "4711", "digits", "RUNNING", "2", "2026-11-28T10:00:00",
+    ]  # fmt: skip
+    for word in ("digits", "4711"):
+        assert login.dlc("logs", word).stdout == "trained\n"
+    assert login.dlc("stop", "digits").returncode == 0
+    assert (tmp_path / "cancelled").read_text() == "4711\n"

@@ -1,0 +1,170 @@
+"""A job's file says what a command line says; what is wrong in it is named with line and column."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from dlc.cli import make_parser
+from dlc.cli.run_job import read_options
+from dlc.core.errors import SpecError, UsageError
+from dlc.jobs.job_file import (
+    JobFile,
+    format_job,
+    list_addresses,
+    list_open_secrets,
+    make_options,
+    make_schema,
+    read_job_file,
+)
+from dlc.jobs.run.job import STRATEGIES, Job, Options, make_job
+
+SHELL = {"HF_TOKEN": "of the shell"}
+COMMANDS = [
+    "IMAGE train.py",
+    "IMAGE train.py --hosts 3 --distributed torchrun --hp lr=0.1 --hp flag=true",
+    "IMAGE train.py --hp layers=[64,32] --hp text='a:b' --channel training=data --checkpoints saved",
+    "IMAGE train.py --env A=b --env HF_TOKEN --env EMPTY= --user 1000 --shm-size 2g --grace 90",
+    "IMAGE train.py --cpus 2 --memory 512m --gpus all --instance-type ml.c5.xlarge",
+    "IMAGE train.py --group a=1 --group b --hosts 2 --cpus a=0.5 --cpus 4 --gpus b=device=0,1 --program a=data.py",
+    "IMAGE train.py --source code --program homogeneousCluster=inner/data.py",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("data", "code/inner"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("train.py", "data.py", "code/train.py", "code/inner/data.py"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def make(options: Options, folder: Path) -> Job:
+    return make_job(options, SHELL, image="dlc/x:1", id="job", folder=folder / "out", token="token")
+
+
+def read(folder: Path, text: str) -> JobFile:
+    path = folder / "job.yml"
+    path.write_text(text)
+    return read_job_file(path)
+
+
+def complaints(folder: Path, text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        read(folder, text)
+    return [line.removeprefix(f"{folder}/job.yml:") for line in caught.value.message.splitlines()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_saved_job_is_the_same_job(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    args = make_parser("run")[0].parse_args(command.replace("'", "").split())
+    args.arguments = ["--x", "1"]
+    options = read_options(args)
+    job = make(options, folder)
+    file = read(folder, format_job(job, options, "", folder))
+    assert make(make_options(file), folder) == job
+    assert file.spec.image == "dlc/x:1"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_schema_takes_what_is_saved_whether_numbers_have_quotes_or_not(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    options = read_options(make_parser("run")[0].parse_args(command.replace("'", "").split()))
+    text = format_job(make(options, folder), options, "name", folder)
+    import yaml
+
+    for loader in (yaml.SafeLoader, yaml.BaseLoader):
+        found = [error.message for error in Draft202012Validator(make_schema()).iter_errors(yaml.load(text, loader))]
+        assert found == []
+
+
+def test_paths_are_from_the_files_folder_and_stay_short_in_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder / "code")
+    options = Options(script="../train.py", channels=["training=../data", "far=/"])
+    text = format_job(make(options, folder), options, "digits", folder)
+    assert "script: train.py" in text
+    assert "training: data" in text
+    assert "far: /" in text
+
+
+def test_a_value_that_is_a_secret_by_its_name_is_not_written(folder: Path) -> None:
+    options = Options(script=str(folder / "train.py"), environment=["AWS_SECRET_ACCESS_KEY=shown", "HF_TOKEN", "A=b"])
+    text = format_job(make(options, folder), options, "", folder)
+    assert "shown" not in text
+    spec = read(folder, text).spec
+    assert make_options(read(folder, text)).environment == ["AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "A=b"]
+    assert list_open_secrets(spec) == []
+
+
+def test_a_secret_in_the_file_is_warned_of_and_not_shown(folder: Path) -> None:
+    (warning,) = list_open_secrets(read(folder, "image: x\nscript: train.py\nenvironment: {MY_TOKEN: abc}").spec)
+    assert warning.startswith("environment.MY_TOKEN: its value is in the file")
+    assert "abc" not in warning
+
+
+GOOD = "image: x\nscript: train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("script: train.py", ["1:1: image: expected a value for image, found none"]),
+        ("image: x\nscript: trian.py", ["2:9: script: expected the file of an entry point, found no file {}/trian.py"]),
+        ("image: x\nscript: code", ["2:9: script: expected the file of an entry point, found no file {}/code"]),
+        (f"{GOOD}source: cod", ["3:9: source: expected a folder, found no folder {}/cod"]),
+        (f"{GOOD}source: code\ngroups: {{a: {{program: ../data.py}}}}",
+         ["4:23: groups.a.program: expected a path in code, which every host gets, found ../data.py"]),
+        (f"{GOOD}channels: {{training: dat}}",
+         ["3:22: channels.training: expected a folder, or an address such as s3://bucket/data, found no folder dat"]),
+        (f"{GOOD}hosts: 0", ["3:8: hosts: expected a whole number above 0, found '0'"]),
+        (f"{GOOD}hosts: 101", ["3:8: hosts: expected at most 100 hosts in all, found 101"]),
+        (f"{GOOD}groups: {{a: {{hosts: 60}}, b: {{hosts: 60}}}}",
+         ["3:9: groups: expected at most 100 hosts in all, found 120"]),
+        (f"{GOOD}distributed: torchrum",
+         ["3:14: distributed: expected '', 'torchrun', 'horovod', 'mpi' or 'tensorflow', found 'torchrum'; "
+          "did you mean 'torchrun'?"]),
+        (f"{GOOD}resources: {{gpu: 1}}",
+         ["3:13: resources.gpu: expected one of cpus, gpus, instance_type, memory, found unknown key 'gpu'; "
+          "did you mean 'gpus'?"]),
+        (f"{GOOD}resources: {{memory: 5m, cpus: many}}",
+         ["3:21: resources.memory: expected 6m or more, which is the least that a container starts with, found '5m'",
+          "3:31: resources.cpus: expected a number of CPUs, such as 0.5, and no less than 0.01, found 'many'"]),
+        (f"{GOOD}groups: {{a b: {{}}}}",
+         ["3:10: groups.a b: expected a name of letters, digits, _ . and -, found 'a b'"]),
+        (f"{GOOD}environment: {{1A: b, C: {{form: environment}}}}",
+         ["3:15: environment.1A: expected the name of an environment variable, found '1A'",
+          "3:25: environment.C: expected text, or {from: environment} for the shell's own value, found a mapping"]),
+        (f"{GOOD}hyperparameters: {{layers: [64, 32]}}",
+         ["3:27: hyperparameters.layers: expected text, found a list of 2"]),
+        (f"{GOOD}places: {{slurn: {{}}}}",
+         ["3:10: places.slurn: expected 'slurm', 'kubernetes' or 'sagemaker', found 'slurn'; did you mean 'slurm'?"]),
+        (f"{GOOD}image: y", ["3:1: image: expected each key once, found it also at {}/job.yml:1:1"]),
+        ("- image", ["1:1: expected a mapping with image and script"]),
+        ("image: [", ["1:9: expected YAML, found while parsing a flow node: expected the node content, but found "
+                      "'<stream end>'"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_line_and_column(folder: Path, text: str, said: list[str]) -> None:
+    assert complaints(folder, text) == [line.replace("{}", str(folder)) for line in said]
+
+
+def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(UsageError, match="expected the file of a job, found none"):
+        read_job_file(folder / "none.yml")
+
+
+def test_addresses_are_for_other_places(folder: Path) -> None:
+    file = read(folder, f"{GOOD}channels: {{far: s3://bucket/data, near: data}}\ncheckpoints: s3://bucket/saved")
+    assert [keys for keys, _, _ in list_addresses(file)] == [("channels", "far"), ("checkpoints",)]
+    assert list(make_options(file).channels) == [f"near={folder}/data"]
+
+
+def test_the_file_knows_each_strategy_of_dlc_run() -> None:
+    assert set(json.loads(json.dumps(make_schema()))["properties"]["distributed"]["enum"]) == {"", *STRATEGIES}

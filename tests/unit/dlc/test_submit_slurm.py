@@ -1,0 +1,129 @@
+"""The sbatch file of a job: as it is in the docs, for each kind of container; and what Slurm cannot do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlc.core.errors import SpecError, UsageError
+from dlc.jobs.job_file import read_job_file
+from dlc.submit import slurm
+from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place, make_submitted, read_place_options
+from dlc.submit.slurm.options import OPTIONS
+
+ROOT = Path(__file__).parents[3]
+JOB_FILE = ROOT / "examples/heterogeneous/pytorch/job.yml"
+GOLDEN = ROOT / "docs/clusters/job.sbatch"
+
+
+def job(**changes: Any) -> SubmittedJob:
+    groups = (SubmittedGroup("homogeneousCluster", 2),)
+    plain = SubmittedJob(
+        name="digits", image="registry.example/dlc/pytorch:2.13", groups=groups, code=(Path("/home/me/train.py"),),
+        program="train.py", hyperparameters={"lr": "0.1"}, channels={"training": "/shared/data"}, checkpoints="",
+        environment={"DLC_TERMINATION_GRACE": "30", "GREETING": "it's"}, secrets=("DLC_JOB_TOKEN", "HF_TOKEN"),
+        folder=Path("/shared/dlc-jobs/digits"),
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def lines(job: SubmittedJob, **options: Any) -> list[str]:
+    return slurm.render_job(job, OPTIONS(**options)).text.splitlines()
+
+
+def test_the_example_is_the_sbatch_file_of_the_docs() -> None:
+    file = read_job_file(JOB_FILE)
+    place = load_place("slurm")
+    options = read_place_options(place, "slurm", file.node, ["partition=cpu", "groups.dnn_group.partition=gpu"])
+    submitted = make_submitted(file, image=file.spec.image, name="digits", folder=Path("/shared/dlc-jobs/digits"))
+    assert place.refuse_job(submitted, options) == []
+    assert place.render_job(submitted, options).text == GOLDEN.read_text()
+
+
+def test_directives_stand_before_the_first_command_and_each_component_has_its_own() -> None:
+    groups = (SubmittedGroup("data", 2, cpus="0.5"), SubmittedGroup("dnn", 1, cpus="8", memory="1.5g", gpus="4"))
+    found = lines(job(groups=groups), time="2:00:00", account="me", extra=("--reservation=night",))
+    directives = [line.removeprefix("#SBATCH ") for line in found if line.startswith("#SBATCH")]
+    assert found[1 : len(directives) + 1] == [f"#SBATCH {word}" for word in directives]
+    first, second = " ".join(directives).split(" hetjob ")
+    common = ("--account=me", "--time=2:00:00", "--signal=TERM@30", "--reservation=night")
+    assert {"--nodes=2", "--ntasks=2", "--cpus-per-task=1", *common} <= set(first.split())
+    assert {"--nodes=1", "--cpus-per-task=8", "--mem=1536M", "--gpus-per-node=4", *common} <= set(second.split())
+
+
+def test_hosts_know_their_groups_by_the_jobs_names() -> None:
+    found = lines(job(groups=(SubmittedGroup("data", 2), SubmittedGroup("dnn", 1))))
+    assert 'export DLC_GROUPS="data=$SLURM_JOB_NODELIST_HET_GROUP_0;dnn=$SLURM_JOB_NODELIST_HET_GROUP_1"' in found
+    assert not [line for line in lines(job()) if "DLC_GROUPS" in line]
+
+
+def test_no_secret_is_in_the_file_and_text_is_quoted() -> None:
+    found = lines(job())
+    assert not [line for line in found if "TOKEN" in line]
+    assert """export GREETING='it'"'"'s'""" in found
+
+
+def test_pyxis_gets_the_image_and_the_mounts() -> None:
+    (step,) = [line for line in lines(job()) if line.startswith("srun")]
+    assert "--container-image='registry.example#dlc/pytorch:2.13'" in step
+    assert "--container-mounts=/shared/dlc-jobs/digits:/shared/dlc-jobs/digits,/shared/data:/shared/data:ro" in step
+
+
+def test_apptainer_mounts_the_hosts_folder_at_its_place() -> None:
+    (host,) = [line for line in lines(job(image="/shared/x.sif"), container="apptainer") if line.startswith("host=")]
+    assert '--bind "$0/$SLURMD_NODENAME:/opt/ml"' in host
+    assert "--bind /shared/data:/opt/ml/input/data/training:ro /shared/x.sif /usr/bin/tini" in host
+    assert "SAGEMAKER_BASE_DIR" not in host
+
+
+def test_a_job_that_may_start_again_has_checkpoints_that_all_nodes_see() -> None:
+    found = lines(job(), requeue="yes", time="60")
+    assert "#SBATCH --requeue" in found
+    assert "#SBATCH --signal=B:USR1@30" in found
+    assert '  ln -sfn /shared/dlc-jobs/digits/checkpoints "$folder/hosts/$host/checkpoints"' in found
+    assert not [line for line in lines(job()) if "checkpoints" in line]
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "keys"),
+    [
+        ({"channels": {"training": "s3://bucket/data"}}, {}, ("channels", "training")),
+        ({"channels": {"training": "/a:b"}}, {}, ("channels", "training")),
+        ({"checkpoints": "s3://bucket/saved"}, {}, ("checkpoints",)),
+        ({"folder": Path("/home/my jobs/x")}, {}, ("places", "slurm", "folder")),
+        ({"user": "1000"}, {}, ("user",)),
+        ({"groups": (SubmittedGroup("a", 1, gpus="all"),)}, {}, ("groups", "a", "gpus")),
+        ({"groups": (SubmittedGroup("a", 1, gpus='"device=0,1"'),)}, {}, ("groups", "a", "gpus")),
+        ({}, {"groups": {"homogenous": {}}}, ("places", "slurm", "groups", "homogenous")),
+        ({}, {"container": "oci"}, ("places", "slurm", "bundle")),
+        ({}, {"bundle": "/shared/bundle"}, ("places", "slurm", "bundle")),
+    ],
+)
+def test_what_slurm_cannot_do_is_refused_by_name(
+    changes: dict[str, Any], options: dict[str, Any], keys: tuple[str, ...]
+) -> None:
+    assert [refusal.keys for refusal in slurm.refuse_job(job(**changes), OPTIONS(**options))] == [keys]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("partiton=gpu", "--with partiton: partiton: expected one of account, .*; did you mean 'partition'?"),
+        ("partition=a b", "--with partition: partition: expected one word without quotes, .* found 'a b'"),
+        ("time=soon", "--with time: time: expected minutes, .* found 'soon'"),
+        ("extra=[-x]", r"--with extra: extra\[0\]: expected an option of sbatch such as --reservation=night, .*"),
+        ("groups.a.nodes=n1", "--with groups.a.nodes: groups.a.nodes: expected one of constraint, .*"),
+        ("partition", "--with partition: expected KEY=VALUE"),
+    ],
+)
+def test_an_option_that_is_none_is_named(word: str, said: str) -> None:
+    with pytest.raises((UsageError, SpecError), match=said):
+        read_place_options(load_place("slurm"), "slurm", None, [word])
+
+
+def test_a_place_that_is_none_is_named() -> None:
+    with pytest.raises(UsageError, match="did you mean 'slurm'"):
+        load_place("slrum")

@@ -21,7 +21,14 @@ SERVICE = Path("data", "sagemaker", "2017-07-24", "service-2.json.gz")
 REQUEST = "CreateTrainingJobRequest"
 # Classes of Java's expressions -> what stands for them between brackets.
 CLASSES = {r"\p{L}": r"\w", r"\p{N}": r"\d", r"\p{Z}": r"\s", r"\p{Alnum}": "a-zA-Z0-9"}
-KINDS: Mapping[str, type] = {"string": str, "integer": int, "long": int, "boolean": bool, "list": list}
+# Kind of a shape -> its type, and its words in an error.
+KINDS: Mapping[str, tuple[type, str]] = {
+    "string": (str, "text"),
+    "integer": (int, "a whole number"),
+    "long": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+    "list": (list, "a list"),
+}
 # Below these, values may be secrets.
 HIDDEN = ("Environment",)
 LONGEST_SHOWN = 60
@@ -73,15 +80,22 @@ def _check_value(value: Any, name: str, shapes: Shapes, path: Steps) -> Iterator
         yield from _check_structure(value, shape, shapes, path)
     elif kind == "map":
         yield from _check_map(value, shape, shapes, path)
-    elif kind not in KINDS:
-        return
-    elif not isinstance(value, KINDS[kind]) or (kind in ("integer", "long") and isinstance(value, bool)):
-        yield Violation(path, f"a {kind}", _describe_value(value, path))
-    elif kind == "list":
+    elif kind in KINDS:
+        wanted, words = KINDS[kind]
+        # bool is a kind of int to Python.
+        if isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
+            yield from _check_plain(value, shape, shapes, path)
+        else:
+            yield Violation(path, words, _describe_value(value, path))
+
+
+def _check_plain(value: Any, shape: Mapping[str, Any], shapes: Shapes, path: Steps) -> Iterator[Violation]:
+    """Check a value whose type is right."""
+    if shape["type"] == "list":
         yield from _check_size(len(value), "entries", shape, path)
         for index, item in enumerate(value):
             yield from _check_value(item, shape["member"]["shape"], shapes, (*path, index))
-    elif kind == "string":
+    elif shape["type"] == "string":
         yield from _check_text(value, shape, path)
     else:
         yield from _check_size(value, "", shape, path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from dlc.cli import run
 from dlc.core.errors import DlcError
-from dlc.jobs.job_file import read_job_file
 from dlc.submit import sagemaker
-from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place, make_submitted, read_place_options
+from dlc.submit.places import SubmittedGroup, SubmittedJob
 from dlc.submit.sagemaker.follow import read_exit_code
 from dlc.submit.sagemaker.image import Stored, choose_image
 from dlc.submit.sagemaker.request import make_request
@@ -23,14 +25,9 @@ from dlc.submit.sagemaker.source_archive import write_archive
 from dlc.submit.sagemaker.submit import fill_request, list_open_values
 
 ROOT = Path(__file__).parents[3]
-JOB_FILE = ROOT / "examples/heterogeneous/pytorch/job.yml"
 GOLDEN = ROOT / "docs/clusters/training-job.json"
 ROLE = "arn:aws:iam::123456789012:role/Training"
-# As docs/clusters/sagemaker.md types them.
-WORDS = (
-    f"role={ROLE}", "region=eu-west-1", "instance_types.data_group=ml.c5.xlarge",
-    "instance_types.dnn_group=ml.c5.2xlarge",
-)  # fmt: skip
+PAGE = ROOT / "docs/clusters/sagemaker.md"
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 SYSTEM = "2.13.0-training-cpu-py311-bookworm"
 
@@ -55,13 +52,17 @@ def request_of(*, options: dict[str, Any] | None = None, **changes: Any) -> dict
     return make_request(job(**changes), settings(**(options or {})))
 
 
-def test_the_example_is_the_request_of_the_docs() -> None:
-    file = read_job_file(JOB_FILE)
-    place = load_place("sagemaker")
-    options = read_place_options(place, "sagemaker", file.node, WORDS)
-    submitted = make_submitted(file, image=file.spec.image, name="digits", folder=Path("/nowhere/digits"))
-    assert place.refuse_job(submitted, options) == []
-    assert place.render_job(submitted, options).text == GOLDEN.read_text()
+def test_the_command_of_the_page_prints_the_request_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = [line for line in PAGE.read_text().splitlines() if line.startswith("dlc submit examples/")]
+    _, *words = shlex.split(command)
+    assert run([word.replace("examples/", f"{ROOT}/examples/") for word in words]) == 0
+    assert capsys.readouterr().out == GOLDEN.read_text()
+
+
+def test_the_page_names_every_option_and_none_that_is_not() -> None:
+    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    named = {word.partition(".")[0] for row in rows for word in re.findall(r"`([a-z_]+(?:\.[A-Z]+)?)`", row)}
+    assert named == set(Settings.model_fields)
 
 
 def test_the_sdks_hyperparameters_are_json_and_the_jobs_own_as_typed() -> None:

@@ -53,10 +53,10 @@ class Account:
         """Let moto keep whole requests, which it does not, and stop jobs, which it cannot."""
         create, account = SageMakerResponse.create_training_job, self
 
-        def create_training_job(response: SageMakerResponse) -> ActionResult | tuple[int, dict[str, str], str]:
+        def create_training_job(response: SageMakerResponse) -> ActionResult | tuple[str, dict[str, int]]:
             request = json.loads(response.body)
             if refused := account.refuse():
-                return 400, {}, json.dumps({"__type": refused[0], "message": refused[1]})
+                return json.dumps({"__type": refused[0], "message": refused[1]}), {"status": 400}
             account.requests.append(request)
             answer = create(response)
             account.change(request["TrainingJobName"], training_job_status="InProgress", secondary_status="Training")

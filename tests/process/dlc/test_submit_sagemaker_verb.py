@@ -258,7 +258,7 @@ def test_without_credentials_the_remedy_is_to_log_in(account: Account, monkeypat
 
 def test_a_profile_that_is_none_is_named(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "work")
-    boto3.setup_default_session()
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     with pytest.raises(PlatformError, match="work") as caught:
         submit_to()
     assert caught.value.remedy == aws.CREDENTIALS

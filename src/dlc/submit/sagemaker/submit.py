@@ -13,7 +13,6 @@ from dlc.core.errors import DlcError, PlatformError
 from dlc.jobs.run.job import TOKEN
 from dlc.submit.places import Document, SubmittedJob
 from dlc.submit.sagemaker.aws import AwsError, call_aws
-from dlc.submit.sagemaker.image import find_image
 from dlc.submit.sagemaker.request import ARCHIVE, ECR, hide_secrets, locate_archive, locate_image, make_request
 from dlc.submit.sagemaker.rules import list_notes
 from dlc.submit.sagemaker.settings import Settings
@@ -35,6 +34,9 @@ def submit_job(job: SubmittedJob, options: Settings, document: Document, secrets
 
     Raises PlatformError, ImageError, HostError without boto3.
     """
+    # A dry run needs neither the registry nor an engine.
+    from dlc.submit.sagemaker.image import find_image
+
     require_account(options)
     _require_free_name(job.name, options.region)
     image = find_image(locate_image(job, options), job.image, is_chosen=bool(options.image or ECR.fullmatch(job.image)))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 LAUNCHER = [sys.executable, "-I", "-S", str(ROOT / "src/entrypoint/launcher.py")]
 SECRET = "secret of this test"
 # Only a hang takes that long; Slurm itself waits for 20 s before it kills.
-WAIT_SECONDS = 180.0
+WAIT_SECONDS = 600.0
 TRAIN = """
 import json, os, pathlib
 out = pathlib.Path(os.environ["SM_MODEL_DIR"], os.environ["SM_CURRENT_HOST"])
@@ -29,6 +29,22 @@ out.write_text(json.dumps([hosts, group, channel, os.environ["GREETING"], len(os
 print("trained on", os.environ["SM_CURRENT_HOST"], flush=True)
 """
 FAIL = "import os, sys; sys.exit(7 if os.environ['SM_CURRENT_HOST'] == 'n2' else __import__('time').sleep(600))"
+# Saves before the time limit, and goes on from what it finds.
+AGAIN = """
+import os, pathlib, signal, sys, time
+base = pathlib.Path(os.environ["SM_MODEL_DIR"]).parent
+saved = base / "checkpoints" / os.environ["SM_CURRENT_HOST"]
+if saved.exists():
+    pathlib.Path(os.environ["SM_MODEL_DIR"], os.environ["SM_CURRENT_HOST"]).write_text(saved.read_text())
+    sys.exit(0)
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+print("training", os.environ["SM_CURRENT_HOST"], flush=True)
+while not asked:
+    time.sleep(0.05)
+saved.write_text("3")
+sys.exit(143)
+"""
 # Saves when it is asked to stop, and says how often it was asked.
 SAVE = """
 import os, pathlib, signal, sys, time
@@ -100,6 +116,14 @@ class Submitted:
         return {path.name: json.loads(path.read_text()) for path in (self.folder / "dlc-jobs/digits/model").iterdir()}
 
 
+def wait_for_lines(log: Path, begin: str) -> None:
+    """Return when every node has written such a line."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not log.exists() or log.read_text().count(begin) < len(NODES):
+        assert time.monotonic() < deadline, log.read_text() if log.exists() else "no log"
+        time.sleep(0.1)
+
+
 def test_a_job_of_two_nodes_ends_well_and_its_results_are_at_hand(slurm: Slurm, tmp_path: Path) -> None:
     job = Submitted(slurm, tmp_path, TRAIN)
     done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait")
@@ -129,10 +153,7 @@ def test_a_stopped_job_has_saved_on_both_nodes(slurm: Slurm, tmp_path: Path) -> 
     sent = job.dlc("submit", "job.yml", "--to", "slurm")
     assert sent.returncode == 0, sent.stderr
     log = tmp_path / "dlc-jobs/digits/log"
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not log.exists() or log.read_text().count("training n") < len(NODES):
-        assert time.monotonic() < deadline, log.read_text() if log.exists() else "no log"
-        time.sleep(0.1)
+    wait_for_lines(log, "training n")
     running = job.dlc("ps", "--to", "slurm")
     assert sent.stdout.strip() in running.stdout
     assert "digits" in running.stdout
@@ -140,3 +161,17 @@ def test_a_stopped_job_has_saved_on_both_nodes(slurm: Slurm, tmp_path: Path) -> 
     followed = job.dlc("logs", "digits", "-f")
     assert followed.returncode == 0, followed.stderr
     assert job.model() == {"n1": 1, "n2": 1}, followed.stdout
+
+
+@pytest.mark.long
+def test_a_job_starts_again_after_its_time_limit_and_finds_what_it_saved(slurm: Slurm, tmp_path: Path) -> None:
+    """Slurm waits two minutes before it starts a job again. The signal that it sends before the limit is sent here."""
+    job = Submitted(slurm, tmp_path, AGAIN)
+    sent = job.dlc("submit", "job.yml", "--to", "slurm", "--with", "requeue=yes")
+    wait_for_lines(tmp_path / "dlc-jobs/digits/log", "training n")
+    assert slurm.command("scancel", "--signal=USR1", "--batch", sent.stdout.strip()).returncode == 0
+    followed = job.dlc("logs", "digits", "-f")
+    assert job.model() == {"n1": 3, "n2": 3}, followed.stdout
+    told = slurm.command("scontrol", "show", "job", sent.stdout.strip()).stdout
+    assert "JobState=COMPLETED" in told
+    assert "Restarts=1" in told

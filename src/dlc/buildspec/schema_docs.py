@@ -28,7 +28,7 @@ def make_schemas() -> Mapping[str, str]:
         "buildspec/scan-exceptions.schema.json": ScanExceptions.model_json_schema(),
         "buildspec/instances.schema.json": Instances.model_json_schema(),
     }
-    return {path: _to_text(schema) for path, schema in values.items()}
+    return {path: format_schema(schema) for path, schema in values.items()}
 
 
 def _make_image_schema() -> Schema:
@@ -55,7 +55,8 @@ def _drop_required(schema: Schema) -> Schema:
     return trimmed
 
 
-def _to_text(schema: Schema) -> str:
+def format_schema(schema: Schema) -> str:
+    """Return the text of a schema's file."""
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(whole, indent=2, sort_keys=True) + "\n"
 
@@ -65,6 +66,14 @@ def update_document(document: str) -> str:
     return re.sub(
         f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + make_table() + END, document, flags=re.DOTALL
     )
+
+
+def update_keys(document: str, name: str, model: type[BaseModel]) -> str:
+    """Return a document with the table between the markers of `name` updated: each key of a model, and its meaning."""
+    begin, end = f"<!-- keys of {name}: `dlc schema` writes this -->\n", f"<!-- end of keys of {name} -->\n"
+    rows = [f"| `{path}` | {schema['description']} |" for path, schema in _list_fields(model)]
+    table = "\n".join(["| key | meaning |", "|---|---|", *rows]) + "\n"
+    return re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: begin + table + end, document, flags=re.DOTALL)
 
 
 def make_table() -> str:

@@ -55,7 +55,7 @@ def _explain_error(details: ErrorDetails, model: type[BaseModel], root: Node) ->
 def _find_meant(word: str, details: ErrorDetails) -> str:
     """Return `did you mean 'x'?` for a word out of a few that are allowed."""
     allowed = details.get("ctx", {}).get("expected", "") if details["type"] == "literal_error" else ""
-    return did_you_mean(word, re.findall(r"'([^']+)'", allowed))
+    return did_you_mean(word, filter(None, re.findall(r"'([^']*)'", allowed)))
 
 
 def _describe_expected(details: ErrorDetails) -> str:

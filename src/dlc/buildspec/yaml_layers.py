@@ -149,7 +149,7 @@ def make_override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
         raise UsageError(f"--set {argument}: expected PATH=VALUE", "for example --set base.image=debian:12")
     mark = make_set_mark(argument)
     parsed, problems = parse_yaml(value, mark.file)
-    node = _mark_all(parsed, mark) if value.strip() and parsed else Node("", mark, mark)
+    node = mark_all(parsed, mark) if value.strip() and parsed else Node("", mark, mark)
     for key in reversed(split_path(path, legal)):
         node = Node({key: node}, mark, mark)
     return node, [Problem(mark, path, problem.expected, problem.found) for problem in problems]
@@ -177,10 +177,10 @@ def list_origins(node: Node) -> Iterable[tuple[str, str, str]]:
         yield path, plain if isinstance(plain, str) else f"[{', '.join(map(str, plain))}]", str(leaf.mark)
 
 
-def _mark_all(node: Node, mark: Mark) -> Node:
+def mark_all(node: Node, mark: Mark) -> Node:
     """Return the same value, all of it said to come from `mark`."""
     if isinstance(node.value, str):
         return Node(node.value, mark, mark)
     if isinstance(node.value, tuple):
-        return Node(tuple(_mark_all(item, mark) for item in node.value), mark, mark)
-    return Node({key: _mark_all(child, mark) for key, child in node.value.items()}, mark, mark)
+        return Node(tuple(mark_all(item, mark) for item in node.value), mark, mark)
+    return Node({key: mark_all(child, mark) for key, child in node.value.items()}, mark, mark)

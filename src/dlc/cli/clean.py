@@ -18,6 +18,7 @@ from dlc.engine.questions import ask_engine
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import read_claims
 from dlc.jobs.run.remains import Remains, find_remains, remove_remains
+from dlc.submit.records import list_open_folders
 
 HELP = "remove the folders of ended jobs here, and images that --set made; shows them first"
 EXAMPLE = "dlc clean --jobs --yes"
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show what would be removed, ask, and remove it."""
     results = Path.cwd() / RESULTS
-    running = {job.folder for job in read_claims(cache_folder() / CLAIMS)}
+    running = {job.folder for job in read_claims(cache_folder() / CLAIMS)} | list_open_folders()
     folders = [] if args.images else find_remains(results, running)
     engine = None if args.jobs else _find_engine(needed=args.images)
     images = find_set_images(engine) if engine else []

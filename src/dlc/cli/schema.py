@@ -1,12 +1,13 @@
-"""`dlc schema`: updates the JSON Schemas and the table of settings from the models."""
+"""`dlc schema`: updates the JSON Schemas, and the tables of settings and of a job's keys, from the models."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "update the JSON Schemas, and the table of settings in docs/buildspec.md"
+HELP = "update the JSON Schemas, and the tables of settings and of a job's keys in docs"
 EXAMPLE = "dlc schema"
+JOB_SCHEMA, CLUSTERS = "docs/job.schema.json", "docs/clusters.md"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +24,7 @@ def run(args: argparse.Namespace) -> int:
     root = find_root()
     derived = {
         **schema_docs.make_schemas(),
+        **make_job_texts((root / CLUSTERS).read_text()),
         schema_docs.DOCUMENT: schema_docs.update_document((root / schema_docs.DOCUMENT).read_text()),
     }
     stale = {path: text for path, text in derived.items() if not _is_current(root / path, text)}
@@ -32,6 +34,18 @@ def run(args: argparse.Namespace) -> int:
         (root / path).write_text(text)
         print(path)
     return 0
+
+
+def make_job_texts(document: str) -> dict[str, str]:
+    """Return the schema of a job's file, and the page on clusters with its tables updated."""
+    from dlc.buildspec import schema_docs
+    from dlc.jobs.job_file import JobSpec, make_schema
+    from dlc.submit.places import PLACES, has_place, load_place
+
+    text = schema_docs.update_keys(document, "a job", JobSpec)
+    for place in filter(has_place, PLACES):
+        text = schema_docs.update_keys(text, place, load_place(place).OPTIONS)
+    return {JOB_SCHEMA: schema_docs.format_schema(make_schema()), CLUSTERS: text}
 
 
 def _is_current(path: Path, text: str) -> bool:

@@ -29,7 +29,7 @@ from dlc.submit.places import (
     make_submitted,
     read_place_options,
 )
-from dlc.submit.records import Record, find_record, write_record
+from dlc.submit.records import Record, find_record, note_end, write_record
 
 HELP = "hand the job of a file to Slurm, Kubernetes or SageMaker"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"
@@ -73,12 +73,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_here(args: argparse.Namespace) -> int:
     """Do as `dlc run FILE` does."""
-    from dlc.cli import run
-
-    if args.words:
-        raise UsageError(f"--with: expected another place, found --to {LOCAL}", "leave out --with")
-    words = [f"--{name}={value}" for name in ("name", "output", "image") if (value := getattr(args, name))]
-    return run(["run", args.file, *words, *(["--explain"] if args.dry_run else [])])
+    for option, value in (("--with", args.words), ("--image", args.image)):
+        if value:
+            raise UsageError(f"{option}: expected another place, found --to {LOCAL}", f"leave out {option}")
+    words = [f"--{name}={value}" for name in ("name", "output") if (value := getattr(args, name))]
+    words = [args.file, *words, *(["--explain"] if args.dry_run else [])]
+    parser, verb = args.make_parser("run")
+    here = parser.parse_intermixed_args(words)
+    here.typed, here.arguments = words, None
+    return int(verb.run(here))
 
 
 def _make_job(file: JobFile, args: argparse.Namespace) -> SubmittedJob:
@@ -129,12 +132,14 @@ def _submit(place: Place, job: SubmittedJob, options: Any, document: Document, a
         return 0
     print(f"dlc: {job.name} is {job_id} on {args.to}", file=sys.stderr, flush=True)
     place.print_logs(job_id, options, sys.stdout, follow=True)
-    return place.wait_for_job(job_id, options)
+    code = place.wait_for_job(job_id, options)
+    note_end(job.name)
+    return code
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Add --to and --with, for the verbs that look after jobs of a place."""
-    parser.add_argument("--to", default="", metavar="PLACE", help=f"a job of this place: {', '.join(PLACES)}")
+    parser.add_argument("--to", default="", metavar="PLACE", help=f"of this place: {LOCAL}, {', '.join(PLACES)}")
     parser.add_argument(
         "--with", action="append", default=[], dest="words", metavar="KEY=VALUE", help="an option of the place"
     )

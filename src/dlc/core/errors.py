@@ -34,7 +34,7 @@ class UsageError(DlcError):
 
 
 class SpecError(DlcError):
-    """A buildspec file is wrong."""
+    """A buildspec file, or the file of a job, is wrong."""
 
     exit_code = 10
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
@@ -139,7 +139,9 @@ class JobSpec(Model):
     arguments: tuple[str, ...] = Field(default=(), description="words that the script gets as they are")
     hosts: Count = Field(default="1", description="hosts of the job, or of each group that names no number")
     distributed: Strategy = Field(default="", description="train one model together, by this strategy")
-    groups: dict[GroupName, GroupSpec] = Field(default={}, description="instance groups by name, in their order")
+    groups: dict[GroupName, GroupSpec] = Field(
+        default={}, description="groups by name, in their order: hosts, program, cpus, memory, gpus, instance_type"
+    )
     hyperparameters: dict[Text, str] = Field(default={}, description="as hyperparameters.json has them, as text")
     channels: dict[GroupName, Text] = Field(
         default={}, description="input channels: a folder, or an address such as s3://bucket/data"
@@ -293,7 +295,8 @@ def format_job(job: Job, options: Options, name: str, folder: Path) -> str:
 class _PlainDumper(yaml.SafeDumper):
     """Writes text without quotes if it can: who reads the file takes every value for text."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+_PlainDumper.yaml_implicit_resolvers = {}
 
 
 def _describe_group(group: Group, options: Options, folder: Path) -> dict[str, str]:
@@ -351,7 +354,7 @@ def list_open_secrets(spec: JobSpec) -> list[str]:
 
 
 def make_schema() -> dict[str, Any]:
-    """Return the JSON Schema for editors. Numbers and yes or no may stand without quotes."""
+    """Return the JSON Schema for editors. Numbers, yes or no, and nothing may stand without quotes."""
     schema: dict[str, Any] = _allow_plain(JobSpec.model_json_schema())
     return schema
 
@@ -363,4 +366,4 @@ def _allow_plain(schema: Any) -> Any:
         return schema
     plain = {key: _allow_plain(value) for key, value in schema.items()}
     is_free = plain.get("type") == "string" and "enum" not in plain
-    return {**plain, "type": ["string", "number", "boolean"]} if is_free else plain
+    return {**plain, "type": ["string", "number", "boolean", "null"]} if is_free else plain

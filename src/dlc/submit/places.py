@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO, cast
 
 from dlc.buildspec.problems import Mark, Problem, did_you_mean, raise_report
 from dlc.buildspec.validation import Model, validate_node
-from dlc.buildspec.yaml_layers import Node, merge_layers, parse_yaml
+from dlc.buildspec.yaml_layers import Node, mark_all, merge_layers, parse_yaml
 from dlc.core.errors import UsageError
 from dlc.jobs.job_file import FromShell, JobFile, make_options
 from dlc.jobs.run.job import GRACE, TOKEN, Options, make_job
@@ -164,12 +164,17 @@ class Place(Protocol):
         """Stop the job as the platform does: its hosts have the job's grace to save."""
 
 
+def has_place(name: str) -> bool:
+    """Tell whether this dlc has the module of a place."""
+    return find_spec(f"dlc.submit.{name}") is not None
+
+
 def load_place(name: str) -> Place:
     """Import a place. Raises UsageError for a name that is none, or a place that this dlc does not have."""
     if name not in PLACES:
         near = did_you_mean(name, (LOCAL, *PLACES))
         raise UsageError(f"--to {name}: expected {LOCAL}, {', '.join(PLACES)}{f'; {near}' if near else ''}")
-    if find_spec(f"dlc.submit.{name}") is None:
+    if not has_place(name):
         raise UsageError(f"--to {name}: this dlc has no module for {name}", "use another place, or a newer dlc")
     return cast("Place", import_module(f"dlc.submit.{name}"))
 
@@ -198,7 +203,7 @@ def _read_with(word: str) -> tuple[Node, list[Problem]]:
     if not equals or not key:
         raise UsageError(f"--with {word}: expected KEY=VALUE", "for example --with partition=gpu")
     parsed, problems = parse_yaml(value, mark.file)
-    node = Node(parsed.value if parsed and value.strip() else "", mark, mark)
+    node = mark_all(parsed, mark) if parsed and value.strip() else Node("", mark, mark)
     for step in reversed(key.split(".")):
         node = Node({step: node}, mark, mark)
     return node, [Problem(mark, key, problem.expected, problem.found) for problem in problems]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dlc.core.atomic_files import replace_text
@@ -31,6 +30,8 @@ class Record:
     options: Mapping[str, Any]
     # ISO 8601.
     submitted: str
+    # Somebody waited for its end here.
+    has_ended: bool = False
 
 
 def write_record(record: Record) -> None:
@@ -38,6 +39,12 @@ def write_record(record: Record) -> None:
     folder = cache_folder() / RECORDS
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / f"{record.name}.json", json.dumps(asdict(record), indent=2) + "\n")
+
+
+def note_end(name: str) -> None:
+    """Note that a job has ended."""
+    if record := find_record(name):
+        write_record(replace(record, has_ended=True))
 
 
 def read_records() -> list[Record]:
@@ -56,7 +63,6 @@ def find_record(word: str, place: str = "") -> Record | None:
     return next(iter(named or reversed([record for record in records if record.id == word])), None)
 
 
-def find_folder(job_id: str, place: str) -> Path | None:
-    """Return the folder of a job of a place; None if this machine did not submit the job."""
-    record = find_record(job_id, place)
-    return Path(record.folder) if record else None
+def list_open_folders() -> set[str]:
+    """Return the folders of jobs of which this machine does not know that they have ended: others write to them."""
+    return {record.folder for record in read_records() if not record.has_ended}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -116,6 +117,19 @@ def test_who_waits_gets_the_lines_and_the_jobs_code(login: Login, told: str, cod
     assert (done.returncode, done.stdout) == (code, "trained\n"), done.stderr
 
 
+def test_clean_leaves_the_folder_of_a_job_that_may_still_run(login: Login) -> None:
+    login.add("sbatch", f"echo trained >dlc-jobs/$JOB/log; {SBATCH}")
+    for name in ("docker", "scontrol"):
+        login.add(name, "exit 1")
+    login.add("squeue", SQUEUE)
+    login.add("sacct", "echo 0:0")
+    for name, words in {"waited": ["--wait"], "left": []}.items():
+        login.environ["JOB"] = name
+        assert login.dlc("submit", "job.yml", "--to", "slurm", "--name", name, *words).returncode == 0
+    assert login.dlc("clean", "--jobs", "--yes").returncode == 0
+    assert [path.name for path in (login.folder / "dlc-jobs").iterdir()] == ["left"]
+
+
 def test_ps_logs_and_stop_ask_slurm_for_a_job_that_was_submitted(login: Login, tmp_path: Path) -> None:
     login.add("sbatch", SBATCH)
     login.add("squeue", SQUEUE)
@@ -129,3 +143,20 @@ def test_ps_logs_and_stop_ask_slurm_for_a_job_that_was_submitted(login: Login, t
         assert login.dlc("logs", word).stdout == "trained\n"
     assert login.dlc("stop", "digits").returncode == 0
     assert (tmp_path / "cancelled").read_text() == "4711\n"
+
+
+def test_the_first_commands_of_the_page_run(login: Login) -> None:
+    """The second one shows what it would start: its containers need an engine."""
+    login.add("sbatch", f"for folder in dlc-jobs/*; do echo trained >$folder/log; done; {SBATCH}")
+    login.add("squeue", SQUEUE)
+    login.add("scontrol", "exit 1")
+    login.add("sacct", "echo 0:0")
+    (login.folder / "job.yml").unlink()
+    page = (SOURCES.parent / "docs/clusters.md").read_text()
+    commands = [shlex.split(line) for line in page.split("```\n")[1].splitlines()]
+    assert [words[:2] for words in commands] == [["dlc", "run"], ["dlc", "run"], ["dlc", "submit"], ["dlc", "submit"]]
+    commands[1].append("--explain")
+    for words in commands:
+        done = login.dlc(*words[1:])
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "trained\n"

@@ -18,6 +18,7 @@ from supervised import HANG_BOUND, Run, Script, start, wait_for, wait_until
 from harness.job_folder import JobFolder
 from launch.base import process_spec
 from launch.job import source
+from launch.supervision import process_tree
 
 LARGE = 4 << 30  # bytes
 
@@ -71,6 +72,20 @@ time.sleep(600)
 """
 
 
+# A second SIGTERM ends it while it saves.
+SAVES_ONCE = """
+import pathlib, signal, sys, time
+def save(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(1.5)
+    pathlib.Path('saved').touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path('ready').touch()
+time.sleep(600)
+"""
+
+
 def stop(running: Run, signum: int = signal.SIGTERM) -> Run:
     running.process.send_signal(signum)
     return running.finish()
@@ -78,6 +93,20 @@ def stop(running: Run, signum: int = signal.SIGTERM) -> Run:
 
 def shell(script: str) -> Script:
     return Script("", argv=("bash", "-c", script))
+
+
+@pytest.mark.parametrize("reached", ["all processes", "the launcher"])
+def test_below_slurm_a_script_hears_of_a_stop_once_however_slurm_sends_it(tmp_path: Path, reached: str) -> None:
+    in_slurm = "os.environ['SLURM_JOB_ID'] = '7'; from launch.supervision import canary; "
+    running = start(tmp_path, SAVES_ONCE, before=f"{in_slurm}canary._has_cgroup_of_step = lambda: False")
+    wait_for(tmp_path / "ready")
+    below = process_tree.find_descendants(running.process.pid)
+    assert sorted(process_tree.command_of(pid)[0] for pid in below) == sorted([sys.executable, "sleep"])
+    if reached == "all processes":
+        for pid in below:
+            os.kill(pid, signal.SIGTERM)
+    done = stop(running)
+    assert (done.exit_code, (tmp_path / "saved").exists()) == (0, True), done.stderr
 
 
 def test_a_worker_lives_until_its_script_has_saved(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from launch.base import process_spec
 from launch.base.errors import Failure
 from launch.supervision.failure_cause import root_cause
+from launch.supervision.rank_files import RankFolder
 
 BOUND = 60  # seconds; only a hang takes that long
 
@@ -56,6 +58,26 @@ def test_a_stop_request_reaches_the_script_once_and_its_last_words_come_out() ->
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (4, "[algo-1:3] saving\n[algo-1:3] saved\n")
+
+
+@pytest.mark.parametrize("launcher_hears", [True, False])
+def test_below_slurm_a_rank_that_the_signal_has_reached_gets_it_once(tmp_path: Path, *, launcher_hears: bool) -> None:
+    """Without the launcher's word, torchrun alone ends the ranks, and the signal is passed on."""
+    code = (
+        "import os, signal, time\n"
+        "def save(*_):\n    signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(3); print('saved', flush=True)\n"
+        "    os._exit(4)\nsignal.signal(signal.SIGTERM, save)\nprint(os.getpid(), flush=True)\ntime.sleep(60)"
+    )
+    process = rank(code, SLURM_JOB_ID="7", DLC_RANK_FOLDER=str(tmp_path))
+    assert process.stdout is not None
+    pid = int(process.stdout.readline().split()[-1])
+    if launcher_hears:
+        os.kill(pid, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    if launcher_hears:
+        RankFolder(str(tmp_path)).mark_stopping()
+    out, _ = process.communicate(timeout=BOUND)
+    assert out == "[algo-1:3] saved\n"
 
 
 def test_what_carries_the_output_ends_with_it() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dlc.cli import make_parser
@@ -43,6 +44,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def type_options(command: str) -> Options:
+    """Return the options of a command line of dlc run, whose script gets arguments."""
+    args = make_parser("run")[0].parse_args(command.replace("'", "").split())
+    args.arguments = ["--x", "1"]
+    return read_options(args)
+
+
 def make(options: Options, folder: Path) -> Job:
     return make_job(options, SHELL, image="dlc/x:1", id="job", folder=folder / "out", token="token")
 
@@ -62,9 +70,7 @@ def complaints(folder: Path, text: str) -> list[str]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_saved_job_is_the_same_job(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    args = make_parser("run")[0].parse_args(command.replace("'", "").split())
-    args.arguments = ["--x", "1"]
-    options = read_options(args)
+    options = type_options(command)
     job = make(options, folder)
     file = read(folder, format_job(job, options, "", folder))
     assert make(make_options(file), folder) == job
@@ -76,10 +82,8 @@ def test_the_schema_takes_what_is_saved_whether_numbers_have_quotes_or_not(
     folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    options = read_options(make_parser("run")[0].parse_args(command.replace("'", "").split()))
+    options = type_options(command)
     text = format_job(make(options, folder), options, "name", folder)
-    import yaml
-
     for loader in (yaml.SafeLoader, yaml.BaseLoader):
         found = [error.message for error in Draft202012Validator(make_schema()).iter_errors(yaml.load(text, loader))]
         assert found == []

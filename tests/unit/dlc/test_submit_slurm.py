@@ -116,6 +116,7 @@ def test_what_slurm_cannot_do_is_refused_by_name(
         ("time=soon", "--with time: time: expected minutes, .* found 'soon'"),
         ("extra=[-x]", r"--with extra: extra\[0\]: expected an option of sbatch such as --reservation=night, .*"),
         ("groups.a.nodes=n1", "--with groups.a.nodes: groups.a.nodes: expected one of constraint, .*"),
+        ("folder=here", "--with folder: folder: expected a path from the root, .* found 'here'"),
         ("partition", "--with partition: expected KEY=VALUE"),
     ],
 )

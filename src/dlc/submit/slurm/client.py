@@ -6,19 +6,22 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.errors import DlcError, HostError, ProcessError, UsageError
 from dlc.core.process import Completed, run_program
-from dlc.jobs.run.job_folder import copy_code
+from dlc.jobs.run.job_folder import RESULTS, copy_code
 from dlc.submit.places import Document, PlacedJob, SubmittedJob
-from dlc.submit.records import find_folder as find_submitted
+from dlc.submit.records import find_record
 from dlc.submit.slurm import options as own
 from dlc.submit.slurm.script import LOG
 
 POLL_SECONDS = 0.5
+# For a controller that does not answer.
+CONTROLLER_SECONDS = 300.0
 # Slurm's words for a job that will not run any more.
 ENDED = (
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
@@ -52,6 +55,10 @@ def submit_job(job: SubmittedJob, options: own.OPTIONS, document: Document, secr
             done = _call(["sbatch", "--parsable", str(path)], env=secrets)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
+            if folder.parent.name == RESULTS:
+                # Other jobs may be in it.
+                with suppress(OSError):
+                    folder.parent.rmdir()
             raise
     # With several clusters their name follows.
     return done.stdout.strip().splitlines()[-1].partition(";")[0]
@@ -70,7 +77,7 @@ def _known(word: str) -> str:
 
 def print_logs(job_id: str, options: own.OPTIONS, out: TextIO, *, follow: bool) -> None:
     """Print the job's log; with `follow` until the job has ended."""
-    path = _find_log(job_id)
+    path = _find_log(job_id, options)
     place = 0
     while True:
         is_over = not follow or _has_ended(job_id)
@@ -92,9 +99,10 @@ def _print_from(path: Path, place: int, out: TextIO) -> int:
     return place + len(found)
 
 
-def _find_log(job_id: str) -> Path:
-    if folder := find_submitted(job_id, "slurm"):
-        return folder / LOG
+def _find_log(job_id: str, options: own.OPTIONS) -> Path:
+    """Return the log of a job that this machine submitted, or else the one that the controller names."""
+    if record := find_record(job_id, "slurm"):
+        return (Path(options.folder, record.name) if options.folder else Path(record.folder)) / LOG
     told = _show(job_id).get("StdOut", "")
     if not told:
         raise UsageError(f"{job_id}: expected a job of Slurm with a log, found none", "dlc ps --to slurm")
@@ -114,11 +122,18 @@ def stop_job(job_id: str, options: own.OPTIONS) -> None:
 
 
 def _has_ended(job_id: str) -> bool:
-    """Tell whether no component of the job waits, runs or ends any more."""
-    done = _call(["squeue", "--noheader", "--jobs", job_id, "--states=all", "--format", "%T"], check=False)
-    if done.returncode and "Invalid job id" not in done.stderr:
-        raise _explain(done)
-    return all(state in ENDED for state in done.stdout.split())
+    """Tell whether no component of the job waits, runs or ends any more.
+
+    The job goes on while its controller is restarted or busy, so nobody who waits for it is sent away at once.
+    """
+    deadline = time.monotonic() + CONTROLLER_SECONDS
+    while True:
+        done = _call(["squeue", "--noheader", "--jobs", job_id, "--states=all", "--format", "%T"], check=False)
+        if done.returncode == 0 or "Invalid job id" in done.stderr:
+            return all(state in ENDED for state in done.stdout.split())
+        if time.monotonic() > deadline:
+            raise _explain(done)
+        time.sleep(POLL_SECONDS)
 
 
 def _show(job_id: str) -> dict[str, str]:
@@ -152,6 +167,6 @@ def _call(words: Sequence[str], *, env: Mapping[str, str] | None = None, check: 
 
 def _explain(done: Completed) -> ProcessError:
     """Return the error of a program of Slurm with what it said, and what to do about it."""
-    said = (done.stderr or done.stdout).strip()
+    said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
     remedy = next((remedy for words, remedy in REMEDIES.items() if words in said), "")
     return ProcessError(f"{done.argv[0]}: {said}", remedy or (SUBMIT_REMEDY if done.argv[0] == "sbatch" else ""))

@@ -39,6 +39,12 @@ def _long_option(text: str) -> str:
     return text
 
 
+def _absolute(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise ValueError("a path from the root, which is the same on all nodes")
+    return text
+
+
 def _time_limit(text: str) -> str:
     """Raise ValueError for what sbatch would not take: it says no more than that the time is invalid."""
     if not re.fullmatch(r"([0-9]+|([0-9]+-)?[0-9]+(:[0-9]{1,2}){1,2}|[0-9]+-[0-9]+|UNLIMITED)?", text):
@@ -73,14 +79,16 @@ class OPTIONS(PlaceOptions):
     container: Literal["pyxis", "apptainer", "oci", "none"] = Field(default=PYXIS, description="how the site runs it")
     bundle: Word = Field(default="", description="the OCI bundle, with container: oci")
     launcher: tuple[str, ...] = Field(default=ENTRYPOINT, description="what starts the launcher in the container")
-    folder: str = Field(default="", description="a folder that all nodes see (default: dlc-jobs/JOB)")
+    folder: Annotated[str, AfterValidator(_absolute)] = Field(
+        default="", description="where JOB gets its folder, for all nodes to see (default: dlc-jobs)"
+    )
     extra: tuple[Extra, ...] = Field(default=(), description="more options of sbatch, such as --reservation=night")
     groups: dict[str, GroupOptions] = Field(default={}, description="what groups have of their own")
 
 
 def find_folder(job: SubmittedJob, options: OPTIONS) -> Path:
     """Return the folder that holds the job's code, its log and what each host writes."""
-    return Path(options.folder).absolute() if options.folder else job.folder
+    return Path(options.folder, job.name) if options.folder else job.folder
 
 
 def refuse_job(job: SubmittedJob, options: OPTIONS) -> list[Refusal]:

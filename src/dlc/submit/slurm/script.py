@@ -42,14 +42,16 @@ if [ -n "$kill_wait" ] && [ "$kill_wait" -lt "$DLC_TERMINATION_GRACE" ]; then
   export DLC_TERMINATION_GRACE=$kill_wait
 fi
 """
-# The shell waits for the step whatever signal comes: a batch script that ends takes the step with it.
+# The shell waits for the step whatever signal comes: a batch script that ends takes the step with it. A signal ends a
+# `wait`, and the last one says again how the step has ended.
 WAIT = """\
-code=
 trap : TERM
-while [ -z "$code" ] || kill -0 "$step" 2>/dev/null; do
+wait "$step"
+while kill -0 "$step" 2>/dev/null; do
   wait "$step"
-  code=$?
 done
+wait "$step"
+code=$?
 """
 REQUEUE = """\
 warned=

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ def send_signal(pid: int, signum: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def tell_stop(pid: int, signum: int) -> bool:
+    """Send a stop as it came to a process with a handler, SIGTERM to all others, which save on that."""
+    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or catches_signal(pid, signum)
+    return send_signal(pid, signum if as_it_is else signal.SIGTERM)
 
 
 def catches_signal(pid: int, signum: int) -> bool:

@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import os
 import signal
+import time
 
 from launch import signals
 from launch.base.paths import LOG_FOLDER
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 IDLE = 3600.0
 # Seconds for a slow reader at the end
 FINISH_BOUND = 60.0
+# Seconds for the launcher to say that it has heard of a stop too
+WORD_BOUND = 1.0
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
 LAST_LINES = 20
@@ -129,13 +132,24 @@ def _carry_until_the_end(console: Console, pid: int, ranks: RankFolder) -> int:
             return status
         for signum in set(signals.received()) - relayed:
             relayed.add(signum)
-            if not ranks.is_stopping:
+            if not _is_told_by_launcher(ranks):
                 process_tree.send_signal(pid, signum)
         for signum in signals.take_relayed():
             if process_tree.catches_signal(pid, signum):
                 process_tree.send_signal(pid, signum)
         console.turn(IDLE)
         signals.drain_wakeups()
+
+
+def _is_told_by_launcher(ranks: RankFolder) -> bool:
+    """Return whether the launcher sees to it that the program hears of a stop.
+
+    Below Slurm a stop may reach all processes at once (canary.py), and us before the launcher says so.
+    """
+    deadline = time.monotonic() + (WORD_BOUND if "SLURM_JOB_ID" in os.environ and ranks.path else 0.0)
+    while not ranks.is_stopping and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return ranks.is_stopping
 
 
 def _tell_launcher(path: str) -> None:

@@ -13,7 +13,7 @@ import re
 import signal
 
 from launch.base.compat import NamedTuple
-from launch.supervision import process_tree
+from launch.supervision import canary, process_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _first_below(process: Process, children: Mapping[int, list[Process]]) -> lis
     if not is_wrapper(process.words):
         return [process.pid]
     started = [child for child in children.get(process.pid, ()) if not _is_pipe(child, children[process.pid])]
-    # A script's own trap comes to know of the stop, and passes it on to what it waits for in the background.
+    # A script's own trap comes to is_known of the stop, and passes it on to what it waits for in the background.
     if process.traps_stop:
         started = [child for child in started if not child.in_background]
     below = [main for child in started for main in _first_below(child, children)]
@@ -176,10 +176,12 @@ def describe_stop(why: str, settings: Settings) -> str:
 def pass_on_stop(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
     """Tell the main processes below the planned ones; the pids of those that were told. Paused ones go on, to save.
 
-    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
+    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told. Nobody is
+    told whom a SIGTERM to all processes of the host has reached already.
     """
     found = first_to_stop(take_snapshot(), [*planned, *serving], os.getpid())
-    told = [pid for pid in found if pid not in serving and process_tree.send_signal(pid, _signal_for(pid, signum))]
+    is_known = canary.has_fallen(signum)
+    told = [pid for pid in found if pid not in serving and (is_known or process_tree.tell_stop(pid, signum))]
     for pid in filter(process_tree.is_paused, told):
         process_tree.send_signal(pid, signal.SIGCONT)
     return told
@@ -190,9 +192,3 @@ def end_orphans(own: Collection[int]) -> None:
     for pid in process_tree.find_orphans(but=own):
         if not is_wrapper(process_tree.command_of(pid)):
             process_tree.send_signal(pid, signal.SIGTERM)
-
-
-def _signal_for(pid: int, signum: int) -> int:
-    """Return the signal as it came for a process with a handler; SIGTERM for all others, which save on that."""
-    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or process_tree.catches_signal(pid, signum)
-    return signum if as_it_is else signal.SIGTERM

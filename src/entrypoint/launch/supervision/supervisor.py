@@ -7,7 +7,7 @@ import time
 
 from launch import signals
 from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict, signal_name
-from launch.supervision import oom, process_tree
+from launch.supervision import canary, oom, process_tree
 from launch.supervision.child_process import ChildProcess, make_failure, make_start_failure, process_name
 from launch.supervision.event_log import EventLog
 from launch.supervision.failure_report import as_frame
@@ -94,6 +94,7 @@ class Supervisor:
         prefixed = self.several if self.settings.prefix is None else self.settings.prefix
         if not self.settings.more_follows:
             self.events.record("ready")
+            canary.start()
         for spec in specs:
             prefix = f"[{self.settings.host}:{spec.rank}] ".encode() if prefixed else b""
             try:

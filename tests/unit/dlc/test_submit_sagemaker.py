@@ -16,7 +16,7 @@ from dlc.cli import run
 from dlc.core.errors import DlcError
 from dlc.submit import sagemaker
 from dlc.submit.places import SubmittedGroup, SubmittedJob
-from dlc.submit.sagemaker.follow import read_exit_code
+from dlc.submit.sagemaker.follow import JobLines, read_exit_code
 from dlc.submit.sagemaker.image import Stored, choose_image
 from dlc.submit.sagemaker.request import make_request
 from dlc.submit.sagemaker.rules import list_notes
@@ -216,6 +216,28 @@ def test_what_is_allowed_and_seldom_meant_is_noted() -> None:
 )
 def test_the_exit_code_is_the_launchers_if_the_service_has_seen_it(job: dict[str, str], code: int) -> None:
     assert read_exit_code(job) == code
+
+
+def test_lines_of_many_hosts_come_once_and_with_their_hosts_names() -> None:
+    """The service gives 50 streams at a time, and the same token again at a stream's end."""
+    printed = {"digits/algo-1-17": ["epoch 1\n", "epoch 2"], "digits/algo-2-17": ["ready"]}
+    pages: dict[str, dict[str, Any]] = {
+        "": {"logStreams": [{"logStreamName": "digits/algo-2-17"}], "nextToken": "more"},
+        "more": {"logStreams": [{"logStreamName": "digits/algo-1-17"}]},
+    }
+
+    def call(service: str, operation: str, region: str, **words: Any) -> dict[str, Any]:
+        assert (service, region) == ("logs", "eu-west-1")
+        if operation == "describe_log_streams":
+            return pages[words.get("nextToken", "")]
+        lines, start = printed[words["logStreamName"]], int(words.get("nextToken", "0"))
+        return {"events": [{"message": line} for line in lines[start:]], "nextForwardToken": str(len(lines))}
+
+    lines = JobLines("digits", "eu-west-1", call)
+    assert list(lines.read_new()) == ["[algo-1] epoch 1", "[algo-1] epoch 2", "[algo-2] ready"]
+    printed["digits/algo-2-17"].append("done")
+    assert list(lines.read_new()) == ["[algo-2] done"]
+    assert list(lines.read_new()) == []
 
 
 def test_the_archive_has_the_same_bytes_for_the_same_files(tmp_path: Path) -> None:

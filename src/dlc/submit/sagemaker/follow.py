@@ -122,19 +122,20 @@ class JobLines:
 
     def _list_streams(self) -> list[str]:
         """Return the streams of the hosts: JOB/algo-1-1700000000. There are none before a host has printed."""
-        try:
-            answer = self._call(
-                "logs",
-                "describe_log_streams",
-                self._region,
-                logGroupName=LOG_GROUP,
-                logStreamNamePrefix=f"{self._job_id}/",
-            )
-        except AwsError as error:
-            if error.code == "ResourceNotFoundException":
-                return []
-            raise
-        return sorted(stream["logStreamName"] for stream in answer["logStreams"])
+        where = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{self._job_id}/"}
+        found: list[str] = []
+        token: dict[str, str] = {}
+        while True:
+            try:
+                page = self._call("logs", "describe_log_streams", self._region, **where, **token)
+            except AwsError as error:
+                if error.code == "ResourceNotFoundException":
+                    return []
+                raise
+            found += [stream["logStreamName"] for stream in page["logStreams"]]
+            if not page.get("nextToken"):
+                return sorted(found)
+            token = {"nextToken": page["nextToken"]}
 
     def _read_stream(self, stream: str) -> Iterator[str]:
         while True:

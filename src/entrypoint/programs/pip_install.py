@@ -8,6 +8,7 @@ Usage: pip_install.py PIP-ARGUMENT...
 
 import contextlib
 import fcntl
+import importlib
 import importlib.metadata
 import json
 import os
@@ -120,12 +121,9 @@ def _has_build_tools() -> bool:
     from pip._vendor.packaging.requirements import Requirement
 
     asked = ["setuptools"]
-    try:
-        from tomllib import load
-    except ImportError:
-        from pip._vendor.tomli import load
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli")
     with contextlib.suppress(FileNotFoundError), open("pyproject.toml", "rb") as file:
-        asked = load(file).get("build-system", {}).get("requires", asked)
+        asked = toml.load(file).get("build-system", {}).get("requires", asked)
     if any(Requirement(each).name == "setuptools" for each in asked) and not _has(f"setuptools>={SETUPTOOLS_ALONE}"):
         asked = [*asked, "wheel"]
     return all(map(_has, asked))

@@ -190,7 +190,7 @@ def make_environment(folder: Path, wheels: Path, *packages: str) -> Path:
 
 def install_here(python: Path, folder: Path, index: Path) -> subprocess.CompletedProcess[str]:
     offline = ("--no-index", "--find-links", str(index))
-    command = [python, process_spec.program_path("pip_install"), "install", "--no-input", *offline, "."]
+    command = [str(python), process_spec.program_path("pip_install"), "install", "--no-input", *offline, "."]
     return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False, cwd=folder)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_submit_sagemaker import REGISTRY, job, settings
 
 from dlc.core.errors import SpecError, UsageError
 from dlc.jobs.job_file import read_job_file
@@ -17,6 +16,7 @@ from dlc.submit.places import SubmittedGroup, load_place, read_place_options
 from dlc.submit.sagemaker.request import make_request
 from dlc.submit.sagemaker.rules import find_conflicts
 from dlc.submit.sagemaker.shapes import find_violations, read_shapes
+from harness.sagemaker_job import REGISTRY, job, settings
 
 GROUPS = (
     SubmittedGroup("data", 2, instance_type="ml.c5.xlarge"),

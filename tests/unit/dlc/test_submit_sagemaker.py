@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from dlc.cli import run
 from dlc.core.errors import DlcError
 from dlc.submit import sagemaker
-from dlc.submit.places import SubmittedGroup, SubmittedJob
+from dlc.submit.places import SubmittedGroup
 from dlc.submit.sagemaker.follow import JobLines, read_exit_code
 from dlc.submit.sagemaker.image import Stored, choose_image
 from dlc.submit.sagemaker.request import make_request
@@ -23,28 +22,12 @@ from dlc.submit.sagemaker.rules import list_notes
 from dlc.submit.sagemaker.settings import Settings, find_region
 from dlc.submit.sagemaker.source_archive import write_archive
 from dlc.submit.sagemaker.submit import fill_request, list_open_values
+from harness.sagemaker_job import REGISTRY, job, settings
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "docs/clusters/training-job.json"
-ROLE = "arn:aws:iam::123456789012:role/Training"
 PAGE = ROOT / "docs/clusters/sagemaker.md"
-REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 SYSTEM = "2.13.0-training-cpu-py311-bookworm"
-
-
-def job(**changes: Any) -> SubmittedJob:
-    plain = SubmittedJob(
-        name="digits", image="dlc/pytorch:2.13-training-cpu-py311",
-        groups=(SubmittedGroup("homogeneousCluster", 2, instance_type="ml.c5.xlarge"),),
-        code=(Path("/home/me/train.py"),), program="train.py", hyperparameters={"lr": "0.1", "optimizer": "Adam"},
-        channels={"training": "s3://data/digits"}, checkpoints="", environment={"DLC_TERMINATION_GRACE": "30"},
-        secrets=("DLC_JOB_TOKEN",), folder=Path("/home/me/dlc-jobs/digits"),
-    )  # fmt: skip
-    return replace(plain, **changes)
-
-
-def settings(**changes: Any) -> Settings:
-    return Settings.model_validate({"role": ROLE, "region": "eu-west-1", **changes})
 
 
 def request_of(*, options: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dlc.jobs.job_file import (
     format_job,
     list_addresses,
     list_open_secrets,
+    list_unset,
     make_options,
     read_job_file,
 )
@@ -40,7 +42,7 @@ def read_file_options(args: argparse.Namespace, defaults: argparse.Namespace) ->
     file = read_job_file(user_path(args.image))
     for warning in list_open_secrets(file.spec):
         print(f"dlc: warning: {warning}", file=sys.stderr)
-    file.raise_problems(list_addresses(file))
+    file.raise_problems([*list_addresses(file), *list_unset(file, os.environ)])
     return file, make_options(file)
 
 
@@ -49,10 +51,7 @@ def save_job(job: Job, options: Options, name: str, path: Path) -> int:
     path = path.absolute()
     if path.exists():
         raise DlcError(f"{path}: expected no file, found one", "name another file, or remove it")
-    try:
-        replace_text(path, format_job(job, options, name, path.parent))
-    except FileNotFoundError:
-        raise UsageError(f"--save {path}: expected a folder {path.parent}, found none", "make it") from None
+    replace_text(path, format_job(job, options, name, path.parent))
     hidden = [word.partition("=")[0] for word in options.environment if SECRET.search(word.partition("=")[0])]
     for variable in hidden:
         print(f"dlc: {variable} is not written: the shell that starts the job has to have it", file=sys.stderr)

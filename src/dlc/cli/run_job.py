@@ -24,7 +24,7 @@ from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run.claims import remove_job
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
 from dlc.jobs.run.detach import start_in_background
-from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
+from dlc.jobs.run.job import NAME, SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
@@ -38,7 +38,6 @@ PASSES_ON = True
 
 # The folder of claims in the cache.
 CLAIMS = "jobs"
-JOB = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
 
@@ -156,7 +155,7 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
     identifier = name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    if not re.fullmatch(JOB, identifier):
+    if not re.fullmatch(NAME, identifier):
         raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
     ref, _ = selection.find_image(image, load_variants(read_tree(find_root_or_own())))
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
@@ -233,7 +232,7 @@ def read_options(args: argparse.Namespace) -> Options:
 
 def _remove_job(job_id: str) -> int:
     # The id becomes the name of a file that is removed.
-    if not re.fullmatch(JOB, job_id):
+    if not re.fullmatch(NAME, job_id):
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
         )

@@ -15,8 +15,8 @@ from typing import Any
 from dlc.buildspec.problems import Mark, Problem, raise_report
 from dlc.core.environment import user_path
 from dlc.core.errors import UsageError
-from dlc.jobs.job_file import JobFile, list_open_secrets, read_job_file
-from dlc.jobs.run.job import TOKEN
+from dlc.jobs.job_file import JobFile, list_open_secrets, list_unset, read_job_file
+from dlc.jobs.run.job import NAME, TOKEN
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.submit.places import (
     LOCAL,
@@ -33,7 +33,6 @@ from dlc.submit.records import Record, find_record, note_end, write_record
 
 HELP = "hand the job of a file to Slurm, Kubernetes or SageMaker"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(document.text, end="" if document.text.endswith("\n") else "\n")
         return 0
+    file.raise_problems(list_unset(file, os.environ))
     return _submit(place, job, options, document, args)
 
 
@@ -164,9 +164,4 @@ def find_submitted(word: str, to: str, words: Sequence[str]) -> tuple[Place, str
 
 def read_secrets(job: SubmittedJob) -> dict[str, str]:
     """Return the values of the job's secrets, from this shell. The token is a new one unless the shell has it."""
-    missing = [name for name in job.secrets if name not in os.environ and name != TOKEN]
-    if missing:
-        raise UsageError(
-            f"environment.{missing[0]}: expected the variable in this shell, found none", f"export {missing[0]}=..."
-        )
     return {TOKEN: random.token_hex(16), **{name: os.environ[name] for name in job.secrets if name in os.environ}}

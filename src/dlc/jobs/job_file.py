@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -342,6 +342,13 @@ def list_addresses(file: JobFile) -> Iterator[Finding]:
     for keys, word in [*named, (("checkpoints",), file.spec.checkpoints)]:
         if is_address(word):
             yield keys, "a folder of this machine, for a job that runs here", word
+
+
+def list_unset(file: JobFile, shell: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the variables that the shell is to have, and has not."""
+    for name, value in file.spec.environment.items():
+        if value == FromShell() and name not in shell:
+            yield ("environment", name), f"{name} in this shell's environment", "none"
 
 
 def list_open_secrets(spec: JobSpec) -> list[str]:

@@ -92,8 +92,8 @@ def test_without_slurm_or_the_secret_nothing_begins(login: Login) -> None:
     login.add("sbatch", SBATCH)
     del login.environ["HF_TOKEN"]
     done = login.dlc("submit", "job.yml", "--to", "slurm")
-    assert done.returncode == 2
-    assert "environment.HF_TOKEN: expected the variable in this shell" in done.stderr
+    assert done.returncode == 10
+    assert "job.yml:4:25: environment.HF_TOKEN: expected HF_TOKEN in this shell's environment" in done.stderr
     assert not (login.folder / "dlc-jobs").exists()
 
 

@@ -11,12 +11,15 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dlc.cli import make_parser
 from dlc.cli.run_job import read_options
+from dlc.cli.schema import CLUSTERS, make_job_texts
+from dlc.core.checkout import find_root
 from dlc.core.errors import SpecError, UsageError
 from dlc.jobs.job_file import (
     JobFile,
     format_job,
     list_addresses,
     list_open_secrets,
+    list_unset,
     make_options,
     make_schema,
     read_job_file,
@@ -168,6 +171,20 @@ def test_addresses_are_for_other_places(folder: Path) -> None:
     file = read(folder, f"{GOOD}channels: {{far: s3://bucket/data, near: data}}\ncheckpoints: s3://bucket/saved")
     assert [keys for keys, _, _ in list_addresses(file)] == [("channels", "far"), ("checkpoints",)]
     assert list(make_options(file).channels) == [f"near={folder}/data"]
+
+
+def test_a_variable_that_the_shell_has_not_is_named_at_its_line(folder: Path) -> None:
+    file = read(folder, f"{GOOD}environment: {{HF_TOKEN: {{from: environment}}, A: b}}")
+    assert list(list_unset(file, SHELL)) == []
+    assert [keys for keys, _, _ in list_unset(file, {})] == [("environment", "HF_TOKEN")]
+
+
+def test_the_schema_of_the_docs_is_that_of_the_keys_and_the_example_is_valid_by_it() -> None:
+    root = find_root(Path(__file__).parent)
+    written = make_job_texts((root / CLUSTERS).read_text())
+    assert {path: (root / path).read_text() for path in written} == written
+    example = yaml.safe_load((root / "examples/heterogeneous/pytorch/job.yml").read_text())
+    assert [error.message for error in Draft202012Validator(make_schema()).iter_errors(example)] == []
 
 
 def test_the_file_knows_each_strategy_of_dlc_run() -> None:

@@ -97,6 +97,12 @@ class ProcessTimeoutError(ProcessError):
     """A program that dlc ran did not end in time."""
 
 
+class PlatformError(DlcError):
+    """A platform refuses a job or a question about it, or does not answer."""
+
+    exit_code = 26
+
+
 class BuildError(DlcError):
     """A build step failed."""
 

@@ -10,9 +10,11 @@ import sys
 from launch import signals
 from launch.base.compat import Unfailing
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
+from launch.base.files import default_private_folder
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.base.settings import with_job_token
 from launch.plan.host_plan import make_host_plan
+from launch.plan.install import make_home
 from launch.plan.request import read_request
 
 TYPE_CHECKING = False
@@ -140,6 +142,7 @@ def _announce(environ: Mapping[str, str], paths: Paths, error: signals.StopReque
 def _become_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     venv = stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
+    env.update(make_home(environ, stated_folder(environ, "DLC_RUN_DIR", default_private_folder())))
     # Before anything was there to hear it
     if signals.received():
         return 128 + signals.received()[0]

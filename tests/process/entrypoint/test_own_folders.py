@@ -64,6 +64,20 @@ def test_a_user_without_a_home_and_a_name_gets_both(folders: Path) -> None:
 
 
 @as_root
+def test_any_command_of_such_a_user_gets_both_too(folders: Path) -> None:
+    script = "import getpass, os; os.makedirs(os.path.expanduser('~/.x')); print(getpass.getuser(), os.environ['HOME'])"
+    (folders / "made").mkdir()
+    os.chown(folders / "made", UID, UID)
+    user = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
+    launcher = ["/usr/bin/python3", "-I", "-S", str(folders / "entrypoint/launcher.py")]
+    environ = {"HOME": "/", "DLC_RUN_DIR": str(folders / "made/private"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [*user, *launcher, "python3", "-c", script], env=environ, capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert done.stdout == f"{UID} {folders}/made/private/home\n", done.stderr
+
+
+@as_root
 @pytest.mark.parametrize("mode", [0o711, 0o700])
 def test_a_working_directory_that_the_user_may_not_read_or_enter_does_not_matter(folders: Path, mode: int) -> None:
     roots = folders / "roots"

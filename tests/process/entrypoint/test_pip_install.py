@@ -144,3 +144,87 @@ def test_a_job_that_is_interrupted_while_pip_installs_ends_with_130(tmp_path: Pa
 def test_a_module_of_the_code_directory_does_not_stand_in_for_pips_own(wheels: Path) -> None:
     (wheels / "logging.py").write_text("raise SystemExit('shadowed')")
     assert install(wheels, "one").returncode == 0
+
+
+# A build tool of its own, which asks for another package and leaves files where it builds, as setuptools does.
+BACKEND = """\
+import os, zipfile
+import shared_tool
+
+def build_wheel(folder, settings=None, metadata=None):
+    os.makedirs("build/lib")
+    os.makedirs("mine.egg-info")
+    with zipfile.ZipFile(f"{folder}/mine-1-py3-none-any.whl", "w") as wheel:
+        wheel.write("mine.py")
+        told = "Metadata-Version: 2.1", "Name: mine", "Version: 1", "Requires-Dist: one", ""
+        wheel.writestr("mine-1.dist-info/METADATA", chr(10).join(told))
+        told = "Wheel-Version: 1.0", "Root-Is-Purelib: true", "Tag: py3-none-any", ""
+        wheel.writestr("mine-1.dist-info/WHEEL", chr(10).join(told))
+        wheel.writestr("mine-1.dist-info/RECORD", "")
+    return "mine-1-py3-none-any.whl"
+"""
+PROJECT = '[build-system]\nrequires = ["shared>=1"]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+@pytest.fixture
+def package(wheels: Path) -> Path:
+    """A folder of code that is a package."""
+    folder = wheels / "code"
+    folder.mkdir()
+    for name, text in {"pyproject.toml": PROJECT, "backend.py": BACKEND, "mine.py": "words = 'first'\n"}.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def make_environment(folder: Path, wheels: Path, *packages: str) -> Path:
+    """A virtual environment with pip, and packages as an image has them."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=BOUND)
+    python = folder / "bin/python"
+    own = ("--no-index", "--find-links", str(wheels), "--disable-pip-version-check", "-q")
+    if packages:
+        subprocess.run([python, "-m", "pip", "install", *own, *packages], check=True, timeout=BOUND)
+        site = next((folder / "lib").glob("python*/site-packages"))
+        (site / "shared_tool.py").write_text("")
+    return python
+
+
+def install_here(python: Path, folder: Path, index: Path) -> subprocess.CompletedProcess[str]:
+    offline = ("--no-index", "--find-links", str(index))
+    command = [str(python), process_spec.program_path("pip_install"), "install", "--no-input", *offline, "."]
+    return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False, cwd=folder)
+
+
+def test_a_package_is_built_by_what_the_image_has_and_its_folder_stays_as_it_is(package: Path, tmp_path: Path) -> None:
+    """The index has what the package needs to run, not what its build asks for."""
+    python = make_environment(tmp_path / "venv", tmp_path / "wheels", "shared==1")
+    (tmp_path / "wheels/shared-2-py3-none-any.whl").unlink()
+    (tmp_path / "wheels/shared-1-py3-none-any.whl").unlink()
+    for words in ("first", "second"):
+        (package / "mine.py").write_text(f"words = {words!r}\n")
+        done = install_here(python, package, tmp_path / "wheels")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Successfully built and installed mine-1" in done.stdout
+        told = subprocess.run([python, "-c", "import mine; print(mine.words)"], capture_output=True, text=True, cwd="/")
+        assert told.stdout == f"{words}\n"
+    assert list(tmp_path.glob("venv/lib/*/site-packages/one-1.dist-info"))
+    assert sorted(path.name for path in package.iterdir()) == ["backend.py", "mine.py", "pyproject.toml"]
+
+
+def test_a_package_whose_build_asks_for_what_the_image_lacks_is_built_as_pip_does(
+    package: Path, tmp_path: Path
+) -> None:
+    python = make_environment(tmp_path / "venv", tmp_path / "wheels")
+    (package / "pyproject.toml").write_text(PROJECT.replace("shared>=1", "nowhere>=2"))
+    done = install_here(python, package, tmp_path / "wheels")
+    assert done.returncode == 69
+    assert "No matching distribution found for nowhere>=2" in done.stdout + done.stderr
+    assert sorted(path.name for path in package.iterdir()) == ["backend.py", "mine.py", "pyproject.toml"]
+
+
+def test_a_build_that_fails_without_isolation_is_told_and_tried_with_it(package: Path, tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "venv", tmp_path / "wheels", "shared==1")
+    (package / "backend.py").write_text("import nothing_of_that_name")
+    done = install_here(python, package, tmp_path / "wheels")
+    assert done.returncode == 69
+    assert "dlc: the package cannot be built by what the image has:" in done.stdout
+    assert "nothing_of_that_name" in done.stdout

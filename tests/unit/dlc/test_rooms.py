@@ -34,6 +34,7 @@ DLC = {
     "submit.places": ("core", "buildspec", "jobs.run", "jobs.job_file"),
     "submit.kubernetes": ("core", "buildspec", "jobs.run", "submit.places"),
     "submit.slurm": ("core", "buildspec", "jobs.run", "jobs.job_file", "submit.places", "submit.records"),
+    "submit.sagemaker": ("core", "engine", "buildspec", "jobs.run", "jobs.job_file", "submit.places"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
         *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places", "submit.records"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +129,30 @@ def test_ranks_that_had_ended_with_0_before_the_failure_are_named() -> None:
     assert "before that worker rank 1 had" in with_early_ends(FAILED, (), ["worker rank 1"]).cause
     many = with_early_ends(FAILED, (), [f"rank {number}" for number in range(100)])
     assert "rank 3 and 96 more had ended" in many.cause
+
+
+def test_the_reserved_room_has_no_name_until_there_is_a_failure(tmp_path: Path) -> None:
+    """A launcher that is killed leaves nothing."""
+    path = tmp_path / "output/failure"
+    failure_report.reserve_file(str(path))
+    assert list(path.parent.iterdir()) == []
+    assert not failure_report.write_file(str(path), Outcome(0))
+    assert list(path.parent.iterdir()) == []
+    failure_report.reserve_file(str(path))
+    (path.parent / ".dlc-failure").write_text("of an older launcher")
+    path.touch()
+    assert failure_report.write_file(str(path), Outcome(1, FAILED))
+    assert [each.name for each in path.parent.iterdir()] == ["failure"]
+    assert path.read_text() == failure_report.as_file_text(FAILED)
+
+
+def test_a_file_system_without_files_that_have_no_name_gets_one_with_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "failure"
+    # A flag that no file system knows: a folder cannot be opened for writing.
+    monkeypatch.setattr(os, "O_TMPFILE", 0)
+    failure_report.reserve_file(str(path))
+    assert [each.name for each in tmp_path.iterdir()] == [".dlc-failure"]
+    assert failure_report.write_file(str(path), Outcome(1, FAILED))
+    assert [each.name for each in tmp_path.iterdir()] == ["failure"]

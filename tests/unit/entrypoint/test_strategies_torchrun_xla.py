@@ -179,3 +179,9 @@ def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFol
 def test_an_image_without_torch_xla_gets_no_word_of_it(job: JobFolder) -> None:
     install(job, "torch")
     assert "USE_TORCH_XLA" not in job.hyperparameters().process()["env"]
+
+
+def test_a_script_that_a_setup_py_makes_a_package_is_told_so(tmp_path: Path) -> None:
+    job = JobFolder(tmp_path).hyperparameters(**TORCHRUN).code(("train.py", "setup.py"))
+    with pytest.raises(LaunchError, match=r"the package train.py, because setup.py is beside it: .*\(-m train\)"):
+        job.explain()

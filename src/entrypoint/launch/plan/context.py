@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from launch.base.compat import NamedTuple
@@ -97,6 +98,13 @@ class Context(NamedTuple):
         except OSError:
             return False
 
+    def _explain_package(self) -> str:
+        """Tell what makes the entry point a package, which its name does not show."""
+        if self.entry.kind != "package":
+            return ""
+        mark = "setup.py" if os.path.isfile(f"{self.paths.code}/setup.py") else "pyproject.toml"
+        return f", because {mark} is beside it: name a module of it (-m {self.entry.module}), or move {mark} away"
+
     def require_script(self, strategy: str) -> None:
         """Raise LaunchError unless the entry point is a Python script: the strategy starts Python."""
         if self.entry.kind not in ("script", "module"):
@@ -105,5 +113,5 @@ class Context(NamedTuple):
                 "unsupported type of entry point",
                 where="sagemaker_program",
                 expected=f"a Python script for {strategy}",
-                found=f"the {self.entry.kind} {self.entry.name}",
+                found=f"the {self.entry.kind} {self.entry.name}{self._explain_package()}",
             )

@@ -67,6 +67,22 @@ def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
     return variables
 
 
+def make_home(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
+    """Return the variables of a home for a command that is no job, and make it; nothing if it cannot be made."""
+    variables = home_variables(environ, run_dir)
+    if variables:
+        try:
+            _make_home_folder(run_dir)
+        except (OSError, LaunchError):
+            return {}
+    return variables
+
+
+def _make_home_folder(run_dir: str) -> None:
+    make_private_folder(run_dir)
+    os.makedirs(f"{run_dir}/{HOME}", mode=0o700, exist_ok=True)
+
+
 def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[str, str]:
     """Return what shows packages below the run directory if the image's environment takes none; else nothing."""
     found = site_packages(venv)
@@ -90,8 +106,7 @@ def make_own_folders(context: Context) -> None:
     home, own = f"{run_dir}/{HOME}", f"{run_dir}/{PACKAGES}"
     try:
         if env.get("HOME") == home:
-            make_private_folder(run_dir)
-            os.makedirs(home, mode=0o700, exist_ok=True)
+            _make_home_folder(run_dir)
         if env["PATH"].startswith(f"{own}/bin:"):
             make_private_folder(run_dir)
             _make_environment(own, context.venv)

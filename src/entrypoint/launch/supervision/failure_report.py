@@ -67,15 +67,21 @@ def as_file_text(failure: Failure) -> str:
     return reason + "\n"
 
 
+# What `reserve_file` has opened, for `write_file`: a file without a name, of which a SIGKILL leaves nothing
+_reserved: list[int] = []
+
+
 def reserve_file(path: str) -> None:
     """Take the room for a failure file now: the disk may be full when it has to be written."""
     with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        folder = os.path.dirname(path)
+        os.makedirs(folder, exist_ok=True)
         try:
-            os.write(fd, b"\n" * PROBE_BYTES)
-        finally:
-            os.close(fd)
+            fd = os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o644)
+        except OSError:  # a file system without such files, such as NFS
+            fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        _reserved.append(fd)
+        os.write(fd, b"\n" * PROBE_BYTES)
 
 
 def write_file(path: str, outcome: Outcome) -> bool:
@@ -84,27 +90,38 @@ def write_file(path: str, outcome: Outcome) -> bool:
     `path` is the file (/opt/ml/output/failure). One that the user's own code wrote is kept. On a full disk it is cut to
     what was reserved; one too full even for that is no error here: the exit code still says it.
     """
+    fd = _reserved.pop() if _reserved else -1
     try:
         if outcome.failure is None or (os.path.exists(path) and os.path.getsize(path) > 0):
             return False
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if fd < 0:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT, 0o644)
         text = as_file_text(outcome.failure).encode("utf-8", "backslashreplace")
-        fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
-            size = os.write(fd, text[:PROBE_BYTES])
-            os.ftruncate(fd, size)
-            with contextlib.suppress(OSError):
-                os.write(fd, text[size:])
-        finally:
-            os.close(fd)
-        os.replace(_reserved_path(path), path)
+        size = os.pwrite(fd, text[:PROBE_BYTES], 0)
+        os.ftruncate(fd, size)
+        with contextlib.suppress(OSError):
+            os.pwrite(fd, text[size:], size)
+        _give_name(fd, path)
     except OSError:
         return False
     else:
         return True
     finally:
         with contextlib.suppress(OSError):
+            os.close(fd)
+        with contextlib.suppress(OSError):
             os.unlink(_reserved_path(path))
+
+
+def _give_name(fd: int, path: str) -> None:
+    """Let the reserved file be the failure file."""
+    if os.fstat(fd).st_nlink == 0:
+        with contextlib.suppress(OSError):
+            os.unlink(_reserved_path(path))
+        # With a directory's descriptor Python follows the link; an absolute path has no use for it otherwise
+        os.link(f"/proc/self/fd/{fd}", _reserved_path(path), src_dir_fd=fd)
+    os.replace(_reserved_path(path), path)
 
 
 def as_stopped(outcome: Outcome, exit_code: int, host: str) -> Outcome:

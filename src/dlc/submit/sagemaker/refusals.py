@@ -1,0 +1,189 @@
+"""What SageMaker cannot do of a job, each with its place in the job's file. Pure but for botocore's description."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dlc.buildspec.problems import did_you_mean
+from dlc.jobs.job_file import is_address
+from dlc.jobs.run.job import ONLY_GROUP, SHARED_MEMORY
+from dlc.submit.places import Refusal, SubmittedJob
+from dlc.submit.sagemaker.request import has_groups, locate_channel, locate_checkpoints, make_request
+from dlc.submit.sagemaker.rules import find_conflicts
+from dlc.submit.sagemaker.settings import SOURCE, Settings
+from dlc.submit.sagemaker.shapes import Steps, Violation, find_violations, format_path, read_shapes
+
+# Seconds from the service's SIGTERM to its SIGKILL.
+GRACE_SECONDS = 120
+NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+OWN = ("places", "sagemaker")
+# Beginning of a path in the request -> key in the place's options.
+OPTIONS_OF: Mapping[tuple[str, ...], str] = {
+    ("RoleArn",): "role",
+    ("OutputDataConfig", "S3OutputPath"): "output",
+    ("OutputDataConfig", "KmsKeyId"): "output_key",
+    ("ResourceConfig", "VolumeSizeInGB"): "volume_gb",
+    ("ResourceConfig", "VolumeKmsKeyId"): "volume_key",
+    ("ResourceConfig", "KeepAlivePeriodInSeconds"): "keep_alive_seconds",
+    ("StoppingCondition", "MaxRuntimeInSeconds"): "max_run_seconds",
+    ("StoppingCondition", "MaxWaitTimeInSeconds"): "max_wait_seconds",
+    ("StoppingCondition", "MaxPendingTimeInSeconds"): "max_pending_seconds",
+    ("RetryStrategy",): "retries",
+    ("VpcConfig", "SecurityGroupIds"): "security_groups",
+    ("VpcConfig", "Subnets"): "subnets",
+    ("Tags",): "tags",
+    ("AlgorithmSpecification", "MetricDefinitions"): "metrics",
+    ("CheckpointConfig",): "checkpoints",
+}
+
+
+def refuse_job(job: SubmittedJob, options: Settings) -> list[Refusal]:
+    """Return all that SageMaker cannot do, nothing if it can do the job."""
+    found = [*_refuse_settings(options), *_refuse_parts(job), *_refuse_types(job, options)]
+    found += _refuse_folders(job, options)
+    # Without account and region no address of the request is one.
+    if options.role and options.region:
+        said = {refusal.keys for refusal in found}
+        # What is said first is said in the job's own words.
+        found += [each for each in check_request(make_request(job, options), job, options) if each.keys not in said]
+    return found
+
+
+def check_request(request: Mapping[str, Any], job: SubmittedJob, options: Settings) -> list[Refusal]:
+    """Return what the service would refuse of a request."""
+    shapes = read_shapes()
+    violations = [*(find_violations(request, shapes) if shapes else []), *find_conflicts(request)]
+    return [_as_refusal(violation, request, job, options) for violation in violations]
+
+
+def _refuse_settings(options: Settings) -> Iterator[Refusal]:
+    if not options.role:
+        hint = "--with role=ARN; aws iam list-roles shows those of the account"
+        yield Refusal((*OWN, "role"), "the ARN of the role that the job has", "none", hint)
+    if not options.region:
+        hint = "--with region=eu-west-1, or AWS_REGION, or aws configure"
+        yield Refusal((*OWN, "region"), "a region", "none", hint)
+
+
+def _refuse_parts(job: SubmittedJob) -> Iterator[Refusal]:
+    """Yield what `dlc run` does and no request can say."""
+    if not NAME.fullmatch(job.name):
+        better = re.sub(r"[^A-Za-z0-9]+", "-", job.name).strip("-")[:63]
+        yield Refusal(("name",), "a name of letters, digits and -", repr(job.name), f"name: {better or 'job'}")
+    if job.user:
+        yield Refusal(("user",), "the image's own user", repr(job.user), "set it in the image: dlc build --set")
+    if job.shared_memory not in ("", SHARED_MEMORY):
+        found = repr(job.shared_memory)
+        yield Refusal(("shared_memory",), "none: SageMaker sets it by the machine", found, "leave it out")
+    if job.grace > GRACE_SECONDS:
+        yield Refusal(("grace",), f"at most {GRACE_SECONDS}, which is SageMaker's time", str(job.grace))
+    for group in job.groups:
+        if "device" in group.gpus:
+            found = repr(group.gpus)
+            yield Refusal(_keys_of_group(group.name, "gpus"), "all, for a host has all of its machine", found)
+
+
+def _refuse_types(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
+    """Yield groups whose machines nobody names, and names for groups that the job does not have."""
+    names = [group.name for group in job.groups]
+    for group in job.groups:
+        kind, keys = options.find_type(group), _find_type_keys(group.name, options)
+        if not kind:
+            one = "instance_type" if group.name == ONLY_GROUP else f"instance_types.{group.name}"
+            hint = f"--with {one}=ml.c5.xlarge; dlc advise compares machines"
+            yield Refusal(keys, "a type of machine, such as ml.c5.xlarge", "none", hint)
+        elif not kind.startswith("ml."):
+            yield Refusal(keys, "a type that begins with ml.", repr(kind), f"did you mean 'ml.{kind}'?")
+    for name in options.instance_types:
+        if name not in names:
+            expected = f"a group of the job ({', '.join(names)})"
+            yield Refusal((*OWN, "instance_types", name), expected, repr(name), did_you_mean(name, names))
+
+
+def _refuse_folders(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
+    """Yield what is only on this machine, or at an address that SageMaker cannot read."""
+    bucket = options.output_address if options.output or (options.account and options.region) else "s3://BUCKET"
+    for name, word in job.channels.items():
+        address = locate_channel(name, job, options)
+        if not address:
+            yield Refusal(
+                ("channels", name),
+                "data that SageMaker can read, such as s3://bucket/data",
+                f"the folder {word}",
+                f"aws s3 sync {word} {bucket}/{job.name}/{name}, then "
+                f"--with channels.{name}.address={bucket}/{job.name}/{name}",
+            )
+        elif not SOURCE.fullmatch(address):
+            yield Refusal(("channels", name), "an address of s3://, fsx:// or efs://", address)
+    if job.checkpoints and not locate_checkpoints(job, options):
+        hint = f"--with checkpoints={bucket}/{job.name}/checkpoints"
+        yield Refusal(("checkpoints",), "an address such as s3://bucket/folder", f"the folder {job.checkpoints}", hint)
+    elif job.checkpoints and is_address(job.checkpoints) and not locate_checkpoints(job, options).startswith("s3://"):
+        yield Refusal(("checkpoints",), "an address such as s3://bucket/folder", job.checkpoints)
+    for name in options.channels:
+        if name not in job.channels:
+            hint = did_you_mean(name, job.channels) or f"name it below the job's own `channels` too: {name}: FOLDER"
+            known = ", ".join(job.channels) or "none"
+            yield Refusal((*OWN, "channels", name), f"a channel of the job ({known})", repr(name), hint)
+
+
+def _as_refusal(violation: Violation, request: Mapping[str, Any], job: SubmittedJob, options: Settings) -> Refusal:
+    keys = find_keys(violation.path, request, job, options)
+    hint = "; ".join(word for word in (violation.hint, f"in the request: {format_path(violation.path)}") if word)
+    return Refusal(keys, violation.expected, violation.found, hint)
+
+
+def find_keys(path: Steps, request: Mapping[str, Any], job: SubmittedJob, options: Settings) -> tuple[str, ...]:
+    """Return where in the job's file stands what a path of the request holds."""
+    words = tuple(str(step) for step in path)
+    if path[0] == "TrainingJobName":
+        return ("name",)
+    if path[0] in ("HyperParameters", "Environment"):
+        return (path[0].lower(), *words[1:2])
+    if path[:2] == ("AlgorithmSpecification", "TrainingImage"):
+        return (*OWN, "image") if options.image else ("image",)
+    if path[:2] == ("AlgorithmSpecification", "ContainerArguments"):
+        return ("arguments",)
+    if path[0] == "ResourceConfig" and len(path) > 1 and path[1] in ("InstanceGroups", "InstanceType", "InstanceCount"):
+        return _find_group_keys(path, job, options)
+    if path[0] == "InputDataConfig":
+        return _find_channel_keys(path, request, options)
+    if path[0] == "CheckpointConfig" and not options.checkpoints:
+        return ("checkpoints",)
+    option = next((key for start, key in OPTIONS_OF.items() if words[: len(start)] == start), "")
+    return (*OWN, option) if option else OWN
+
+
+def _find_group_keys(path: Steps, job: SubmittedJob, options: Settings) -> tuple[str, ...]:
+    index = path[2] if len(path) > 2 else 0
+    if path[1] == "InstanceGroups" and len(path) == 2:
+        return ("groups",)
+    name = job.groups[int(index)].name if has_groups(job) else ONLY_GROUP
+    if path[-1] == "InstanceType":
+        return _find_type_keys(name, options)
+    return _keys_of_group(name, "hosts" if path[-1] == "InstanceCount" else "")
+
+
+def _find_type_keys(group: str, options: Settings) -> tuple[str, ...]:
+    """Return where the type of a group's machines stands."""
+    if group in options.instance_types:
+        return (*OWN, "instance_types", group)
+    return (*OWN, "instance_type") if options.instance_type else _keys_of_group(group, "instance_type")
+
+
+def _keys_of_group(name: str, key: str) -> tuple[str, ...]:
+    """Return where a group's value stands; of the only group, which has no name, it is the job's."""
+    if name != ONLY_GROUP:
+        return ("groups", name, key) if key else ("groups", name)
+    if key == "hosts":
+        return ("hosts",)
+    return ("resources", key) if key else ("resources",)
+
+
+def _find_channel_keys(path: Steps, request: Mapping[str, Any], options: Settings) -> tuple[str, ...]:
+    if len(path) == 1:
+        return ("channels",)
+    name = str(request["InputDataConfig"][path[1]]["ChannelName"])
+    return (*OWN, "channels", name) if name in options.channels else ("channels", name)

@@ -1,0 +1,218 @@
+"""The request of CreateTrainingJob that a job becomes, as the SageMaker SDK writes it. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dlc.jobs.job_file import SECRET, is_address
+from dlc.jobs.run.job import GRACE, ONLY_GROUP, TOKEN
+from dlc.submit.places import SubmittedGroup, SubmittedJob
+from dlc.submit.sagemaker.settings import Channel, Settings
+
+ARCHIVE = "sourcedir.tar.gz"
+# The SDK's: it is where containers without a network find their code.
+CODE_CHANNEL = "code"
+CODE_FOLDER = "/opt/ml/input/data/code"
+# INFO, as the SDK sends it.
+LOG_LEVEL = 20
+CHECKPOINTS = "/opt/ml/checkpoints"
+PROGRAMS = "DLC_GROUP_PROGRAMS"
+# The hyperparameter that says the same, with room for 2,500 characters instead of 512.
+PROGRAMS_PARAMETER = "sagemaker_group_programs"
+# The launcher knows the platform's 120 seconds, and makes the token of the job's ARN.
+LEFT_OUT = (GRACE, TOKEN, PROGRAMS)
+# In place of a value that nobody is shown.
+HIDDEN = "(hidden)"
+FROM_SHELL = "(of the shell that submits)"
+# A file system's scheme -> the service's word.
+FILE_SYSTEMS = {"efs": "EFS", "fsx": "FSxLustre"}
+ECR = re.compile(
+    r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/"
+    r"(?P<repository>[a-z0-9._/-]+)(:(?P<tag>[A-Za-z0-9_.-]+))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+
+def make_request(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+    """Return the request. Values of the shell's secrets are left open, and the image has no digest yet."""
+    request: dict[str, Any] = {
+        "TrainingJobName": job.name,
+        "AlgorithmSpecification": _make_algorithm(job, settings),
+        "RoleArn": settings.role,
+        "OutputDataConfig": _drop_empty(
+            {
+                "S3OutputPath": settings.output_address,
+                "KmsKeyId": settings.output_key,
+                "CompressionType": "" if settings.compress_output else "NONE",
+            }
+        ),
+        "ResourceConfig": _make_resources(job, settings),
+        "StoppingCondition": _make_limits(settings),
+        "HyperParameters": _make_hyperparameters(job, settings),
+    }
+    optional = {
+        "InputDataConfig": _make_channels(job, settings),
+        "Environment": _make_environment(job),
+        "CheckpointConfig": _make_checkpoints(job, settings),
+        "VpcConfig": _drop_empty(
+            {"SecurityGroupIds": list(settings.security_groups), "Subnets": list(settings.subnets)}
+        ),
+        "Tags": [{"Key": key, "Value": value} for key, value in settings.tags.items()],
+        "RetryStrategy": {} if settings.retries is None else {"MaximumRetryAttempts": settings.retries},
+        "EnableManagedSpotTraining": settings.spot,
+        "EnableNetworkIsolation": settings.isolate_network,
+        "EnableInterContainerTrafficEncryption": settings.encrypt_traffic,
+    }
+    return {**request, **_drop_empty(optional)}
+
+
+def locate_archive(job: SubmittedJob, settings: Settings) -> str:
+    """Return the address of the job's code, where the SDK would put it."""
+    base = settings.source or "/".join(settings.output_address.split("/")[:3])
+    return f"{base}/{job.name}/source/{ARCHIVE}"
+
+
+def locate_image(job: SubmittedJob, settings: Settings) -> str:
+    """Return the image's address in ECR; of an image of this machine the place where `dlc push --to ecr` puts it."""
+    named = settings.image or job.image
+    return named if ECR.fullmatch(named) or settings.image else f"{settings.registry}/{named}"
+
+
+def locate_channel(name: str, job: SubmittedJob, settings: Settings) -> str:
+    """Return the address of a channel; empty if it is only a folder of this machine."""
+    own = settings.channels.get(name, Channel()).address
+    return own or (job.channels[name] if is_address(job.channels[name]) else "")
+
+
+def locate_checkpoints(job: SubmittedJob, settings: Settings) -> str:
+    """Return the address of the checkpoints; empty if they are only a folder of this machine, or there are none."""
+    return settings.checkpoints or (job.checkpoints if is_address(job.checkpoints) else "")
+
+
+def has_groups(job: SubmittedJob) -> bool:
+    """Tell whether the job names its instance groups."""
+    return [group.name for group in job.groups] != [ONLY_GROUP]
+
+
+def hide_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request as it may be shown: without values of variables that are secrets by their names."""
+    if "Environment" not in request:
+        return dict(request)
+    shown = {
+        name: HIDDEN if SECRET.search(name) and value != FROM_SHELL else value
+        for name, value in request["Environment"].items()
+    }
+    return {**request, "Environment": shown}
+
+
+def _make_algorithm(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+    metrics = [{"Name": name, "Regex": regex} for name, regex in settings.metrics.items()]
+    return {
+        "TrainingImage": locate_image(job, settings),
+        "TrainingInputMode": settings.input_mode,
+        **_drop_empty(
+            {
+                "MetricDefinitions": metrics,
+                "ContainerArguments": ["train", *job.arguments] if job.arguments else [],
+            }
+        ),
+    }
+
+
+def _make_resources(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+    keep_alive = settings.keep_alive_seconds
+    return {
+        **(_make_groups(job, settings) if has_groups(job) else _make_instances(job.groups[0], settings)),
+        "VolumeSizeInGB": settings.volume_gb,
+        **({} if keep_alive is None else {"KeepAlivePeriodInSeconds": keep_alive}),
+        **_drop_empty({"VolumeKmsKeyId": settings.volume_key}),
+    }
+
+
+def _make_instances(group: SubmittedGroup, settings: Settings) -> dict[str, Any]:
+    return {"InstanceType": settings.find_type(group), "InstanceCount": group.hosts}
+
+
+def _make_groups(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+    groups = [{"InstanceGroupName": group.name, **_make_instances(group, settings)} for group in job.groups]
+    return {"InstanceGroups": groups}
+
+
+def _make_limits(settings: Settings) -> dict[str, int]:
+    wait = settings.max_wait_seconds
+    if wait is None and settings.spot:
+        wait = 2 * settings.max_run_seconds
+    limits = {
+        "MaxRuntimeInSeconds": settings.max_run_seconds,
+        "MaxWaitTimeInSeconds": wait,
+        "MaxPendingTimeInSeconds": settings.max_pending_seconds,
+    }
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _make_hyperparameters(job: SubmittedJob, settings: Settings) -> dict[str, str]:
+    """Return the job's own as they are typed, and the SDK's as JSON, which the launcher reads both."""
+    archive = f"{CODE_FOLDER}/{ARCHIVE}" if settings.isolate_network else locate_archive(job, settings)
+    own = {
+        "sagemaker_submit_directory": archive,
+        "sagemaker_program": job.program,
+        "sagemaker_container_log_level": LOG_LEVEL,
+        "sagemaker_job_name": job.name,
+        "sagemaker_region": settings.region,
+    }
+    programs = {PROGRAMS_PARAMETER: job.environment[PROGRAMS]} if PROGRAMS in job.environment else {}
+    return {**{name: json.dumps(value) for name, value in own.items()}, **programs, **job.hyperparameters}
+
+
+def _make_environment(job: SubmittedJob) -> dict[str, str]:
+    named = dict.fromkeys(job.secrets, FROM_SHELL)
+    return {name: value for name, value in {**named, **job.environment}.items() if name not in LEFT_OUT}
+
+
+def _make_channels(job: SubmittedJob, settings: Settings) -> list[dict[str, Any]]:
+    channels = [
+        _make_channel(name, locate_channel(name, job, settings), settings.channels.get(name, Channel()))
+        for name in job.channels
+    ]
+    if settings.isolate_network:
+        folder = locate_archive(job, settings).rpartition("/")[0]
+        # Where one channel names its groups, all have to.
+        groups = tuple(group.name for group in job.groups) if any(c.groups for c in settings.channels.values()) else ()
+        channels.append(_make_channel(CODE_CHANNEL, folder, Channel(mode="File", groups=groups)))
+    return channels
+
+
+def _make_channel(name: str, address: str, how: Channel) -> dict[str, Any]:
+    scheme, _, rest = address.partition("://")
+    if scheme in FILE_SYSTEMS:
+        system, _, folder = rest.partition("/")
+        source: dict[str, Any] = {
+            "FileSystemDataSource": {
+                "FileSystemId": system,
+                "FileSystemType": FILE_SYSTEMS[scheme],
+                "FileSystemAccessMode": "ro",
+                "DirectoryPath": f"/{folder}",
+            }
+        }
+    else:
+        source = {
+            "S3DataSource": {
+                "S3DataType": "ManifestFile" if how.manifest else "S3Prefix",
+                "S3Uri": address,
+                "S3DataDistributionType": how.distribution,
+                **_drop_empty({"InstanceGroupNames": list(how.groups)}),
+            }
+        }
+    how_read = {"ContentType": how.content_type, "CompressionType": how.compression, "InputMode": how.mode}
+    return {"ChannelName": name, "DataSource": source, **_drop_empty(how_read)}
+
+
+def _make_checkpoints(job: SubmittedJob, settings: Settings) -> dict[str, str]:
+    address = locate_checkpoints(job, settings)
+    return {"S3Uri": address, "LocalPath": CHECKPOINTS} if address else {}
+
+
+def _drop_empty(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}

@@ -36,8 +36,6 @@ from dlc.core.errors import SpecError
 
 # A Docker tag has at most 128 characters; the released part of it is the rest.
 LONGEST_NAME = 40
-# The list of settings that holds the project's packages.
-LIST = "project"
 # What --set adds to a reference, and `dlc clean` removes.
 OF_SET = "set-"
 
@@ -162,38 +160,36 @@ def make_layer(project: Project, base: Variant) -> Node:
         "repository": node.at(("repository",)) or name,
     }
     if packages := node.at(("packages",)):
-        entries["lists"] = replace(packages, value={LIST: packages})
-        entries["extras"] = _join(base, "extras", replace(packages, value=(replace(packages, value=LIST),)))
-        # Whoever names a package wants it, whatever the released image says.
-        wanted = {normal_name(each): replace(packages, value="") for each in file.packages}
-        kept = {key: child for key, child in _missing(base).items() if normal_name(key) in wanted}
-        entries["packages"] = replace(
-            packages,
-            value={"missing": replace(packages, value={key: replace(child, value="") for key, child in kept.items()})},
-        )
+        training = _join(base, ("packages", "training"), packages)
+        entries["packages"] = replace(packages, value={"training": training, "missing": _ask_for_missing(file, base)})
     if debian := node.at(("os_packages",)):
-        entries["os_packages"] = _join(base, "os_packages", debian)
+        entries["os_packages"] = _join(base, ("os_packages",), debian)
     entries |= {key: child for key in ("env", "labels", "indexes", "budget") if (child := node.at((key,)))}
     return Node(entries, node.mark)
 
 
-def _missing(base: Variant) -> dict[str, Node]:
-    found = base.node.at(("packages", "missing"))
-    return dict(found.children()) if found else {}
+def _ask_for_missing(file: ProjectFile, base: Variant) -> Node:
+    """Return `packages.missing` without a reason for what the project names: whoever names a package wants it."""
+    found = base.node.at(("packages", "missing")) or Node({}, base.node.mark)
+    wanted = {normal_name(each) for each in file.packages}
+    kept = {name: reason for name, reason in found.children().items() if normal_name(name) in wanted}
+    return replace(found, value={name: replace(reason, value="") for name, reason in kept.items()})
 
 
-def _join(base: Variant, setting: str, own: Node) -> Node:
-    """Return a list of the released image with the project's entries behind it, each once."""
-    before = base.node.at((setting,))
+def _join(base: Variant, setting: tuple[str, ...], own: Node) -> Node:
+    """Return a list of the released image with the project's entries behind it. Of two with one name the later wins."""
+    before = base.node.at(setting)
     items = before.value if before and isinstance(before.value, tuple) else ()
     added = own.value if isinstance(own.value, tuple) else ()
-    known = {item.value for item in items}
-    return replace(own, value=(*items, *(item for item in added if item.value not in known)))
+    known = {item.plain() for item in items}
+    return replace(own, value=(*items, *(item for item in added if item.plain() not in known)))
 
 
 def name_as_written(problem: Problem) -> Problem:
     """Return a problem with the name that a setting has in dlc.yml."""
-    return replace(problem, path=re.sub(rf"^lists\.{LIST}\b", "packages", problem.path))
+    if problem.mark.file != PROJECT:
+        return problem
+    return replace(problem, path=re.sub(r"^packages\.training\[\d+\]", "packages", problem.path))
 
 
 def find_collision(project: Project, own: Variant, others: Iterable[Variant]) -> list[Problem]:

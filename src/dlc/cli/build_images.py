@@ -19,7 +19,7 @@ from dlc.build.buildx import new_log
 from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import fill_globs, print_json, warn_of_end
+from dlc.cli.arguments import print_json, warn_of_end
 from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
@@ -37,7 +37,6 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
     """Plan, skip what is up to date, build the rest on the engine that was found, report."""
     workspace = find_workspace()
     tree = read_workspace(workspace)
-    fill_globs(args, tree)
     tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets), tree, workspace, args)
     whole = plan_variants(
         variants, tree, args.globs, args.sets

@@ -13,7 +13,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress
 from dlc.core.atomic_files import report_disk_errors
-from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_workspace, read_workspace
+from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_root, find_workspace, read_workspace
 from dlc.core.environment import list_lost_links
 from dlc.core.errors import UsageError
 from dlc.locks import resolve
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def find_home(variant: Variant, workspace: Workspace) -> Path:
     """Return the folder that the image's lock folder is in: the project's, or that of the recipes.
 
-    Raises UsageError for a released image of an installed dlc: its lock is part of the release.
+    Raises UsageError for a released image outside a checkout: its lock is part of the release.
     """
     if variant.base and workspace.project:
         return workspace.project
@@ -58,7 +58,7 @@ def find_home(variant: Variant, workspace: Workspace) -> Path:
             f"{variant.id}: the lock of a released image belongs to dlc {dlc.__version__}, and is not written",
             "for other packages make a project: `dlc init`, packages in its dlc.yml, and `dlc lock` there",
         )
-    return workspace.recipes
+    return find_root()
 
 
 def write_lock(variant: Variant, tree: Tree, home: Path) -> str:

@@ -85,7 +85,6 @@ def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> in
     from dlc.plan.plan import plan_variants
 
     tree = read_workspace()
-    fill_globs(args, tree)
     variants = load_variants(tree, args.globs, args.sets)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)

@@ -22,7 +22,7 @@ def show_changes(args: argparse.Namespace) -> int:
     here = read_workspace(workspace)
     there = read_other_recipes(user_path(args.against)) | (read_project(workspace.project) if workspace.project else {})
     fill_globs(args, here)
-    found = compare_images(*(_load(tree, args) for tree in (here, there)), here, there)
+    found = compare_images(_load(here, args), _load(there, args), here, there)
     if args.json:
         print_json([asdict(each) for each in found])
     else:

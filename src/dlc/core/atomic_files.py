@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -119,7 +119,9 @@ def write_new_files(folder: Path, texts: Mapping[str, str]) -> None:
     except BaseException:
         with held:
             for path in reversed(made):
-                path.rmdir() if path.is_dir() else path.unlink()
+                # Somebody else may have put a file into a folder meanwhile.
+                with suppress(OSError):
+                    path.rmdir() if path.is_dir() else path.unlink()
         raise
 
 

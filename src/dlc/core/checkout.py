@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -133,6 +132,9 @@ def read_other_recipes(path: Path) -> Tree:
 
     Raises UsageError for what is neither, OSError for what cannot be read.
     """
+    # No other verb needs it.
+    import zipfile
+
     if path.is_dir():
         if not (path / SIGN).is_file():
             raise UsageError(f"{path}: expected a checkout of dlc, found no {SIGN} in it", OTHER_RECIPES)
@@ -140,20 +142,16 @@ def read_other_recipes(path: Path) -> Tree:
     try:
         with zipfile.ZipFile(path) as wheel:
             files = {info.filename: info for info in wheel.infolist() if not info.is_dir()}
-            inside = {name.removeprefix(IN_WHEEL): info for name, info in files.items() if name.startswith(IN_WHEEL)}
-            return {
-                name: SourceFile(wheel.read(info), bool(info.external_attr >> 16 & stat.S_IXUSR))
-                for name, info in sorted(_require_recipes(inside, path).items())
-                if name.startswith(tuple(f"{top}/" for top in FOLDERS))
+            found = {
+                name.removeprefix(IN_WHEEL): SourceFile(wheel.read(info), bool(info.external_attr >> 16 & stat.S_IXUSR))
+                for name, info in sorted(files.items())
+                if name.startswith(tuple(f"{IN_WHEEL}{top}/" for top in FOLDERS))
             }
     except zipfile.BadZipFile:
         raise UsageError(f"{path}: expected a wheel of dlc, found another file", OTHER_RECIPES) from None
-
-
-def _require_recipes(inside: Mapping[str, zipfile.ZipInfo], path: Path) -> Mapping[str, zipfile.ZipInfo]:
-    if SIGN.as_posix() not in inside:
+    if SIGN.as_posix() not in found:
         raise UsageError(f"{path}: expected a wheel of dlc with recipes, found none in it", OTHER_RECIPES)
-    return inside
+    return found
 
 
 def _read_source(path: Path) -> SourceFile:

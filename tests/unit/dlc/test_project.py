@@ -61,7 +61,7 @@ def test_packages_are_on_top_or_in_other_versions() -> None:
 def test_every_setting_of_the_project_is_shown_with_its_place() -> None:
     text = f"{START}packages: [einops]\nenv: {{A: b}}\nlabels: {{team: ml}}\nrepository: team/own\n"
     origins = {path: origin for path, _, origin in list_origins(own(text).node)}
-    assert origins["lists.project"] == "dlc.yml:3:11"
+    assert origins["packages.training"] == "dlc.yml:3:11"
     assert origins["env.A"] == "dlc.yml:4:10"
     assert origins["labels.team"] == "dlc.yml:5:16"
     assert origins["repository"] == "dlc.yml:6:13"
@@ -75,7 +75,7 @@ def test_a_package_that_the_released_image_leaves_out_is_had_for_the_asking() ->
     tree = changed(unlocked(), PYTORCH_PATH, left_out)
     assert "einops" not in load_variants(tree, [TORCH_ID])[0].training_requirements
     [variant] = load_variants(project(f"{START}packages: [einops]\n", tree), [OWN_ID])
-    assert variant.training_requirements[-1] == "einops"
+    assert "einops" in variant.training_requirements
     assert variant.missing == {}
 
 

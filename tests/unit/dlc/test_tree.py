@@ -88,11 +88,14 @@ def test_without_any_checkout_recipes_are_those_of_the_wheel(
 def test_a_project_is_the_nearest_one_and_in_a_checkout_has_that_ones_recipes(checkout: Path) -> None:
     inner = checkout / "mine/inner"
     (inner / "code").mkdir(parents=True)
-    for folder in (checkout.parent, checkout / "mine", inner):
+    for folder in (checkout / "mine", inner):
         (folder / "dlc.yml").write_text("name: mine\n")
     assert find_workspace(inner / "code") == Workspace(checkout, inner)
     assert find_workspace(inner / "code").root == inner
-    assert find_workspace(checkout) == Workspace(checkout), "a project around a checkout is not the checkout's"
+    within = checkout / "mine/checkout"
+    (within / "buildspec").mkdir(parents=True)
+    (within / "buildspec/defaults.yml").write_text("")
+    assert find_workspace(within) == Workspace(within), "a project around a checkout is not the checkout's"
     (inner / "locks/an-image").mkdir(parents=True)
     (inner / "locks/an-image/cuda.txt").write_text("")
     (inner / "train.py").write_text("")

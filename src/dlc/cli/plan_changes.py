@@ -20,7 +20,8 @@ def show_changes(args: argparse.Namespace) -> int:
     """Print what would be different with the other recipes, and what to do about it."""
     workspace = find_workspace()
     here = read_workspace(workspace)
-    there = read_other_recipes(user_path(args.against)) | (read_project(workspace.project) if workspace.project else {})
+    own = read_project(workspace.project) if workspace.project else {}
+    there = {**read_other_recipes(user_path(args.against)), **own}
     fill_globs(args, here)
     found = compare_images(_load(here, args), _load(there, args), here, there)
     if args.json:

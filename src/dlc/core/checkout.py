@@ -102,8 +102,8 @@ def read_workspace(workspace: Workspace | None = None) -> Tree:
     Raises as `find_workspace` and `read_tree` do.
     """
     found = workspace or find_workspace()
-    tree = dict(read_tree(found.recipes))
-    return tree | (read_project(found.project) if found.project else {})
+    own = read_project(found.project) if found.project else {}
+    return {**read_tree(found.recipes), **own}
 
 
 def read_project(folder: Path) -> Tree:

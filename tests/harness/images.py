@@ -17,7 +17,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Conditions
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.core import labels
-from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.checkout import Tree, read_workspace
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import Target
 from harness.engine import docker
@@ -52,8 +52,8 @@ class Image:
 
 @lru_cache(maxsize=1)
 def repository() -> Tree:
-    """The repository's files."""
-    return read_tree(find_root())
+    """The repository's files, and the project's in whose folder the tests run."""
+    return read_workspace()
 
 
 def selected(selectors: Sequence[str], conditions: Iterable[Mapping[str, object]]) -> list[str]:

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import dlc
 from dlc.build import bake_file
 from dlc.build.bake_file import HostInputs
 from dlc.build.buildkit_log import BUSY, Progress, Running, Step, error_of
 from dlc.core.atomic_files import draft_folder, report_disk_errors
+from dlc.core.checkout import INSTALLED
 from dlc.core.errors import BuildError, UsageError
 from dlc.core.process import run_program
 from dlc.engine import images
@@ -165,8 +167,9 @@ def read_results(plan: Plan, engine: Engine, seconds: float, built: set[str]) ->
 def read_revision(root: Path) -> tuple[str, int]:
     """Return the commit that is built from (with `-dirty` if files differ) and its time in seconds.
 
-    SOURCE_DATE_EPOCH, if set, is the time. A folder that is no git checkout is `unknown` at time 0, and so is any
-    folder if there is no git. Raises UsageError for a SOURCE_DATE_EPOCH that is no number.
+    SOURCE_DATE_EPOCH, if set, is the time. Recipes of a wheel are of dlc's version, at time 0. A folder that is no git
+    checkout is `unknown` at time 0, and so is any folder if there is no git. Raises UsageError for a SOURCE_DATE_EPOCH
+    that is no number.
     """
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not re.fullmatch(r"([0-9]{1,10})?", given):
@@ -174,6 +177,9 @@ def read_revision(root: Path) -> tuple[str, int]:
             f"SOURCE_DATE_EPOCH={given[:80]}: expected seconds since 1970, such as 1790000000, found other text",
             "correct it, or unset it: then the commit's time is taken",
         )
+    if root == INSTALLED:
+        # Whatever checkout the environment lies in, they are of another one.
+        return f"dlc-{dlc.__version__}", int(given or 0)
     commit, seconds = _last_commit(root)
     if not commit:
         return "unknown", int(given or 0)

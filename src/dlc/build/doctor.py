@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlc.build.disk_space import GB, WORK, data_folder, estimate_need
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import Tree, find_root_or_own, read_tree
+from dlc.core.checkout import Tree, read_workspace
 from dlc.core.environment import (
     PLATFORM,
     engine_folder,
@@ -101,7 +101,7 @@ def _check_platform(engine: Engine | None) -> Finding:
 def _load_all_images() -> tuple[Tree, Plan | None]:
     """Load the checkout and the plan of all its images. None if there is no checkout or its buildspec has mistakes."""
     try:
-        tree = read_tree(find_root_or_own())
+        tree = read_workspace()
         return tree, make_plan(tree)
     except DlcError:
         return {}, None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dlc.buildspec import cuda_efa, requirements
+from dlc.buildspec import cuda_efa, project, requirements
 from dlc.buildspec.compat import find_broken_rules, list_constraints
 from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
-from dlc.buildspec.models import Settings
-from dlc.buildspec.problems import Mark, Problem, raise_report
+from dlc.buildspec.models import NEWEST, Settings
+from dlc.buildspec.problems import Mark, Problem, raise_report, require_value
+from dlc.buildspec.project import Project
 from dlc.buildspec.selection import select_images
 from dlc.buildspec.validation import validate_node
 from dlc.buildspec.variant import Variant
@@ -24,13 +25,14 @@ OWN_LABELS = "org.dlc."
 class Candidate:
     """The merged settings of one variant before they are checked; `mark` is where the variant is written.
 
-    `plain` is the variant without --set, if there is one.
+    `plain` is the variant without --set, if there is one; `base` the released image of a project's.
     """
 
     image: ImageFile
     node: Node
     mark: Mark
     plain: Variant | None = None
+    base: Variant | None = None
 
 
 def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
@@ -39,9 +41,16 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     Raises SpecError with every problem of every file, SelectorError for a glob without a match, and UsageError
     if --set is the only cause.
     """
+    # First of all: it may ask for a newer dlc.
+    own = project.read_project(tree)
     buildspec = read_buildspec(tree)
     candidates = _expand_candidates(buildspec)
     variants = _check_candidates(candidates, buildspec, tree, list(buildspec.problems))
+    if own:
+        buildspec = _leave_open(buildspec, own)
+        added = _make_own_candidate(own, candidates, variants)
+        candidates = [*candidates, added]
+        variants = (*variants, _check_own(added, own, buildspec, tree, variants))
     chosen = select_images(globs, [variant.id for variant in variants])
     pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
     if not sets or buildspec.defaults is None:
@@ -52,7 +61,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
         overrides = [make_override(text, candidate.node) for text in sets]
         problems += [problem for _, found in overrides for problem in found]
         node = merge_all_layers([candidate.node, *(layer for layer, _ in overrides)])
-        changed.append(Candidate(candidate.image, node, make_set_mark(sets[-1]), plain))
+        changed.append(Candidate(candidate.image, node, make_set_mark(sets[-1]), plain, candidate.base))
     return _check_candidates(changed, buildspec, tree, problems)
 
 
@@ -65,6 +74,32 @@ def _expand_candidates(buildspec: Buildspec) -> list[Candidate]:
         for image in buildspec.images
         for layer in image.variants
     ]
+
+
+def _make_own_candidate(own: Project, candidates: Sequence[Candidate], variants: Sequence[Variant]) -> Candidate:
+    """Return the project's image: the layers of the image that it starts from, and dlc.yml on top."""
+    base = project.find_base(own, variants)
+    image = next(each.image for each, found in zip(candidates, variants, strict=True) if found is base)
+    node = merge_all_layers([base.node, project.make_layer(own, base)])
+    return Candidate(image, node, own.node.mark, base=base)
+
+
+def _leave_open(buildspec: Buildspec, own: Project) -> Buildspec:
+    """Let `dlc lock` choose versions of packages that the project names without one, if pins.yml has none."""
+    if buildspec.pins is None:
+        return buildspec
+    packages = dict.fromkeys(project.list_bare_names(own), NEWEST) | buildspec.pins.packages
+    return replace(buildspec, pins=buildspec.pins.model_copy(update={"packages": packages}))
+
+
+def _check_own(
+    candidate: Candidate, own: Project, buildspec: Buildspec, tree: Tree, others: Sequence[Variant]
+) -> Variant:
+    """Return the project's image. Raises the report of what is wrong with it, in dlc.yml's words."""
+    variant, found = resolve_variant(candidate, buildspec, tree)
+    problems = [project.name_as_written(problem) for problem in found]
+    problems += project.find_collision(own, variant, others) if variant else []
+    return require_value(variant, problems)
 
 
 def _check_candidates(
@@ -99,7 +134,7 @@ def resolve_variant(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> t
     # Each of these has a problem of its own.
     if problems or image.header is None or buildspec.pins is None:
         return None, problems
-    variant = Variant(image.header, settings, node, framework, training, candidate.plain)
+    variant = Variant(image.header, settings, node, framework, training, candidate.plain, base=candidate.base)
     if buildspec.compat:
         variant = replace(variant, constraints=list_constraints(variant, buildspec.compat))
         problems = find_broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)

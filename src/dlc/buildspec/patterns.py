@@ -21,7 +21,7 @@ MEANINGS = {
     r"^[a-z0-9]+(-[a-z0-9]+)*$": "a name in lower case, digits and dashes",
     r"^([0-9a-f]{64})?$": "64 hexadecimal digits, or nothing",
     r"^linux/amd64$": "linux/amd64, the one platform that images are made for",
-    r"^([a-z]+)?$": "lower-case letters, or nothing",
+    r"^([a-z0-9]+(-[a-z0-9]+)*)?$": "a name in lower case, digits and dashes, or nothing",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable",
     r"^[^\x00-\x1f\x7f]*$": "text of one line",
     r"^<=[0-9]{4}-[0-9]{2}-[0-9]{2}$": "a last day such as <=2027-10-31",
@@ -30,9 +30,10 @@ MEANINGS = {
     r"^(yes|no)$": "yes or no",
     r"^(unknown|[0-9]{1,9}(\.[0-9]{1,9})?)$": "US dollars for an hour such as 3.825, or unknown",
     r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9\-]+$": "a machine's type such as c5.18xlarge, without `ml.`",
+    r"^(dlc ?>= ?[0-9]+(\.[0-9]+){0,3})?$": "dlc >= VERSION, such as dlc >= 0.2, or nothing",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
     DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
-    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE,
+    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE, REQUIRES,
 ) = MEANINGS  # fmt: skip

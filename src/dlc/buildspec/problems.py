@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dlc.core.errors import DlcError, SpecError, UsageError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, order=True)
@@ -42,6 +45,14 @@ def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """Return `did you mean 'x'?` for the nearest known word; empty if none is near (`likeness`: 0 to 1)."""
     near = difflib.get_close_matches(word, list(known), 1, likeness)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+def require_value(value: T | None, problems: Iterable[Problem]) -> T:
+    """Return the value. Raises the report of the problems, at least one of which there is if there is no value."""
+    raise_report(problems)
+    if value is None:
+        raise SpecError("a value that has no problems could not be read")
+    return value
 
 
 def raise_report(problems: Iterable[Problem]) -> None:

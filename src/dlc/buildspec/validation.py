@@ -42,7 +42,8 @@ def _explain_error(details: ErrorDetails, model: type[BaseModel], root: Node) ->
         return Problem(parent.mark, path, f"a value for {steps[-1]}", "none")
     mark = node.key_mark or node.mark
     if details["type"] == "extra_forbidden":
-        known = sorted(_find_model(model, steps[:-1]).model_fields)
+        fields = _find_model(model, steps[:-1]).model_fields
+        known = sorted(field.alias or name for name, field in fields.items())
         name = str(steps[-1])
         return Problem(mark, path, f"one of {', '.join(known)}", f"unknown key {name!r}", did_you_mean(name, known))
     expected = _describe_expected(details)

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from dlc.buildspec.models import Header, Settings
 from dlc.buildspec.yaml_layers import Node
+from dlc.core.checkout import LOCKS
 from dlc.core.environment import PLATFORM
 from dlc.core.errors import ImageError
 from dlc.debian.suites import find_suite
@@ -42,6 +43,7 @@ class Variant:
 
     Those that name no version are for `dlc lock` to choose, within `constraints` (`transformers<5`).
     `plain` is the image of the buildspec's files that --set made this one from; None for those images themselves.
+    `base` is the released image that a project's image (dlc.yml) starts from; None for released images.
     """
 
     header: Header
@@ -51,6 +53,7 @@ class Variant:
     training_requirements: tuple[str, ...]
     plain: Variant | None = None
     constraints: tuple[str, ...] = ()
+    base: Variant | None = None
 
     @property
     def id(self) -> str:
@@ -122,9 +125,9 @@ class Variant:
         """Return the path of the folder with the locks, which is the build's main context.
 
         If --set asks for other packages than the files do, or makes an image of another name, it is a folder of its
-        own, which git ignores: the name may be another image's.
+        own, which git ignores: the name may be another image's. A project's locks are in the project's folder.
         """
-        folder = f"docker/{self.header.framework}/locks/{self.id}"
+        folder = f"{LOCKS}/{self.id}" if self.base else f"docker/{self.header.framework}/locks/{self.id}"
         if self.plain is None or (self.plain.id, self.plain.lock_input()) == (self.id, self.lock_input()):
             return folder
         return f"{folder}-set-{self.lock_digest().removeprefix('sha256:')[:DIGITS]}"

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
+import dlc
 from dlc.buildspec.problems import did_you_mean
 from dlc.cli.arguments import split_passed_on
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
@@ -19,6 +20,7 @@ from dlc.core.errors import UsageError, list_exit_codes
 # stand between its arguments, of which some may be left out. PASSES_ON: the words behind a -- are args.arguments.
 # The others, as they were typed, are args.typed.
 VERBS = {
+    "init": "dlc.cli.init",
     "list": "dlc.cli.list",
     "show": "dlc.cli.show",
     "plan": "dlc.cli.plan",
@@ -80,7 +82,7 @@ def run(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         return _print_help(argv[1:])
     if argv[0] == "--version":
-        print(f"dlc {read_version()}")
+        print(f"dlc {dlc.__version__}")
         return 0
     starts_no_engine(os.environ)
     for warning in list_misspelt(os.environ):
@@ -101,17 +103,6 @@ def list_misspelt(environment: Mapping[str, str]) -> list[str]:
     strange = [name for name in environment if name.startswith("DLC_") and name not in OWN_VARIABLES]
     near = {name: did_you_mean(name, OWN_VARIABLES, LIKENESS) for name in sorted(strange)}
     return [f"{name}: dlc reads no such variable; {hint}" for name, hint in near.items() if hint]
-
-
-def read_version() -> str:
-    """Return the version of the installed package."""
-    # It is slow to import, and no other verb needs it.
-    from importlib import metadata
-
-    try:
-        return metadata.version("dlc")
-    except metadata.PackageNotFoundError:
-        return "(sources, not installed)"
 
 
 def _print_help(topics: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
 from dlc.cli.arguments import add_json, parse_number, print_json, print_text, terminal_columns
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.core.errors import UsageError
 from dlc.jobs.advice import render
 from dlc.jobs.advice.cost_model import (
@@ -106,7 +106,7 @@ class Found:
 
 def run(args: argparse.Namespace) -> int:
     """Print the advice. Raises UsageError if too little was given."""
-    machines = make_catalogue(read_instances(read_tree(find_root_or_own())), parse_prices(args.price))
+    machines = make_catalogue(read_instances(read_workspace()), parse_prices(args.price))
     profile = read_profile(args.report) if args.report else None
     measured = tuple(_parse_measured(machines, text) for text in args.measured)
     step = args.step_ms / 1000 if args.step_ms else profile.step if profile else None

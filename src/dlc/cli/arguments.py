@@ -14,18 +14,38 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dlc.core.checkout import PROJECT
+from dlc.core.errors import UsageError
 from dlc.core.text import paint_lines, shows_colors, wrap_text
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
+    from dlc.core.checkout import Tree
 
 
 def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) -> None:
     """Add the globs of images: any number, none for all, unless `at_least_one` is true."""
     parser.add_argument(
-        "globs", nargs="+" if at_least_one else "*", metavar="GLOB",
-        help="image identifiers, in quotes, such as 'pytorch-*-cpu-*'" + ("" if at_least_one else "; none: all images"),
+        "globs", nargs="*", metavar="GLOB",
+        help="image identifiers, in quotes, such as 'pytorch-*-cpu-*'; none: the project's image"
+        + ("" if at_least_one else ", or all images if this is no project"),
     )  # fmt: skip
+    parser.set_defaults(verb_that_selects=parser.prog if at_least_one else "")
+
+
+def fill_globs(args: argparse.Namespace, tree: Tree) -> None:
+    """Let the project's image stand for globs that are left out.
+
+    Raises UsageError if there is no project and the verb needs globs.
+    """
+    from dlc.buildspec.project import list_own_images
+
+    args.globs = args.globs or list(list_own_images(tree))
+    if not args.globs and args.verb_that_selects:
+        raise UsageError(
+            f"{args.verb_that_selects}: expected GLOB, or {PROJECT} in this folder or one above it, found neither",
+            f"`{args.verb_that_selects} GLOB`, with images of `dlc list`; or `dlc init`, which makes a project",
+        )
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dlc.cli.arguments import add_globs, add_json, add_set
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs
+from dlc.core.checkout import read_workspace
 from dlc.engine.connection import search_engine
 
 HELP = "build images that are missing or stale"
@@ -22,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
+    if not args.globs:
+        fill_globs(args, read_workspace())
     found = search_engine()
     if args.dry_run:
         from dlc.cli.plan import show_decisions

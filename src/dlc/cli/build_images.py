@@ -20,8 +20,9 @@ from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, warn_of_end
+from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
-from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
 from dlc.core.process import run_beside
 from dlc.engine import images
@@ -34,9 +35,9 @@ TURN_SECONDS = 4 * 3600.0
 
 def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) -> int:
     """Plan, skip what is up to date, build the rest on the engine that was found, report."""
-    root = find_root()
-    tree = read_tree(root)
-    variants = load_variants(tree, args.globs, args.sets)
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
+    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets), tree, workspace, args)
     whole = plan_variants(
         variants, tree, args.globs, args.sets
     )  # before an engine is started: a stale lock ends the run here
@@ -48,7 +49,7 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
         engine.require_platform()
         plan = base_images.plan_with_digests(variants, tree, engine)
         results = _build_missing(
-            plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check, ahead=ahead
+            plan, variants, engine, workspace.root, tree, display, disk_check=not args.no_disk_check, ahead=ahead
         )
     if args.json:
         print_json([asdict(result) for result in results])

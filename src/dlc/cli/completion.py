@@ -151,9 +151,9 @@ def _complete_value(action: argparse.Action) -> list[str]:
 def list_images() -> list[str]:
     """Return the identifiers of all images."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root_or_own, read_tree
+    from dlc.core.checkout import read_workspace
 
-    return [variant.id for variant in load_variants(read_tree(find_root_or_own()))]
+    return [variant.id for variant in load_variants(read_workspace())]
 
 
 def list_jobs() -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.engine.connection import connect
 from dlc.images.inspection import archive, facts
 from dlc.images.inspection import diff as image_diff
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 whether there are any or not."""
-    variants = load_variants(read_tree(find_root_or_own()))
+    variants = load_variants(read_workspace())
     refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
     say_progress("packages of both images")

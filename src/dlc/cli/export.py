@@ -39,19 +39,19 @@ def run(args: argparse.Namespace) -> int:
     from dlc.build.buildx import read_revision
     from dlc.build.export import folder, writer
     from dlc.core import labels
-    from dlc.core.checkout import find_root, read_tree
+    from dlc.core.checkout import find_workspace, read_workspace
     from dlc.core.environment import user_path
     from dlc.plan.plan import plan_variants
 
     target = user_path(str(args.folder)).absolute()
     writer.require_new_folder(target)
-    root = find_root()
-    tree = read_tree(root)
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
     sets = [*args.sets, *([f"base.image={args.base_image}"] if args.base_image else [])]
     variant = select_one(tree, args.image, sets)
     plan = plan_variants([variant], tree, [args.image], sets)
     warn_of_end([variant])
-    revision, epoch = read_revision(root)
+    revision, epoch = read_revision(workspace.root)
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     stamps = {labels.CREATED: created, labels.REVISION: revision}
     files = folder.list_files(plan, tree, stamps, epoch, bake=args.bake)

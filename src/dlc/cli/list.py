@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text, terminal_columns
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, terminal_columns
 from dlc.core.text import format_table
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print one line per image. No engine is started; without one, the columns of built images are left out."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root_or_own, read_tree
+    from dlc.core.checkout import read_workspace
 
-    tree = read_tree(find_root_or_own())
+    tree = read_workspace()
+    fill_globs(args, tree)
     variants = load_variants(tree, args.globs, args.sets)
     if args.ids:
         print("\n".join(variant.id for variant in variants))

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text, warn_of_end
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, warn_of_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,12 @@ DECISIONS = {"build": "note", "skip": "good"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --set, --engine, --targets, --json."""
+    """Add GLOB, --set, --engine, --against, --targets, --json."""
     add_globs(parser)
     add_set(parser)
+    parser.add_argument(
+        "--against", metavar="WHEEL", help="show what another version of dlc changes: its wheel, or a checkout of it"
+    )
     parser.add_argument("--engine", action="store_true", help="ask the Docker engine which images are up to date")
     parser.add_argument(
         "--targets", action="store_true",
@@ -40,11 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
+    if args.against:
+        from dlc.cli.plan_changes import show_changes
+
+        return show_changes(args)
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root_or_own, read_tree
+    from dlc.core.checkout import read_workspace
     from dlc.plan.plan import plan_variants
 
-    tree = read_tree(find_root_or_own())
+    tree = read_workspace()
+    fill_globs(args, tree)
     variants = load_variants(tree, args.globs, args.sets)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
@@ -73,12 +81,12 @@ def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> in
     """Print what `dlc build` of these words would do, and why; without an engine that is to build them all."""
     from dlc.build.base_images import plan_with_digests
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root, read_tree
+    from dlc.core.checkout import read_workspace
     from dlc.engine.connection import absence_error
     from dlc.engine.images import find_keys
     from dlc.plan.plan import plan_variants
 
-    tree = read_tree(find_root())
+    tree = read_workspace()
     variants = load_variants(tree, args.globs, args.sets)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)

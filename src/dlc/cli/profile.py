@@ -10,7 +10,7 @@ from pathlib import Path
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.core.errors import ProfileError, UsageError
 from dlc.jobs.advice.cost_model import make_catalogue
 from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
@@ -81,7 +81,7 @@ def print_profile(args: argparse.Namespace, profile: Profile) -> int:
             "dlc advise REPORT --on CLUSTER --cpu-seconds S",
         )
     if args.on and profile.cpu:
-        machines = make_catalogue(read_instances(read_tree(find_root_or_own())), advise.parse_prices(args.price))
+        machines = make_catalogue(read_instances(read_workspace()), advise.parse_prices(args.price))
         step = args.step_ms / 1000 if args.step_ms else profile.step
         advice = advise.advise_from_words(args, machines, step, profile.cpu, profile.batch_bytes, profile)
         advise.print_advice(args, advise.Found(profile, advice, ()))

@@ -13,9 +13,9 @@ from functools import cache, partial
 from dlc.build import base_images
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, warn_of_end
 from dlc.core import environment
-from dlc.core.checkout import find_root, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.core.compression import COMPRESSIONS
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Push one image after the other. The first error ends the run; images pushed before it stay."""
-    tree = read_tree(find_root())
+    tree = read_workspace()
+    fill_globs(args, tree)
     variants = load_variants(tree, args.globs, args.sets)
     if not args.unsupported:
         variant.require_supported(variants)

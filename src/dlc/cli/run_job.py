@@ -13,10 +13,11 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.project import read_project as read_project_file
 from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.cli.job_files import is_job_file, read_file_options, save_job
 from dlc.cli.lint import lint_note
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import find_workspace, read_project, read_workspace
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
@@ -108,8 +109,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the job; return its exit code."""
     if args.remove:
         return _remove_job(args.remove)
+    take_from_project(args)
     if not args.image or not (args.script or is_job_file(args.image)):
-        raise UsageError("dlc run: expected an image and a script, or the file of a job", "dlc run --help")
+        raise UsageError(
+            "dlc run: expected an image and a script, or the file of a job",
+            "dlc run --help; `dlc init` makes a project",
+        )
     if args.json and not (args.explain or args.detach):
         raise UsageError(
             "dlc run --json: expected --explain too, because a job prints its own lines", "add --explain, or --detach"
@@ -133,6 +138,18 @@ def _explain_job(job: Job, args: argparse.Namespace) -> int:
     else:
         print("\n".join([explain_as_text(job), *(["", "tensorboard", f"  {watch}"] if watch else [])]))
     return 0
+
+
+def take_from_project(args: argparse.Namespace) -> None:
+    """Let the project's image, or its image and script, stand for words that are left out. One word is the script."""
+    # A job's file names its image itself.
+    if (args.image and args.script) or is_job_file(args.image) or not (folder := find_workspace().project):
+        return
+    own = read_project_file(read_project(folder))
+    if own and (not args.image or args.image.endswith(".py") or Path(args.image).is_file()):
+        # Of a source folder the script is a path in it.
+        own_script = own.file.script if args.source else os.path.relpath(folder / own.file.script)
+        args.image, args.script = own.id, args.image or own_script
 
 
 def _start_in_background(job: Job, args: argparse.Namespace) -> int:
@@ -169,7 +186,7 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
     identifier = name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     if not re.fullmatch(NAME, identifier):
         raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
-    ref, _ = selection.find_image(image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find_image(image, load_variants(read_workspace()))
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
         return make_job(

@@ -8,7 +8,7 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.engine.connection import connect
 from dlc.images.inspection import facts, sbom
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
-    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find_image(args.image, load_variants(read_workspace()))
     text = sbom.render_json(facts.capture_facts(connect(), ref))
     if args.output:
         args.output.write_text(text)

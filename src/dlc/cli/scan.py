@@ -11,7 +11,7 @@ from datetime import date
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json, print_text
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.engine.connection import connect
 from dlc.images.inspection import facts
 from dlc.images.inspection.advisories import Answer, Finding, Verdict, read_exceptions
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ImageError for findings that no exception covers, ProcessError if a source could not be asked.
     """
-    tree = read_tree(find_root_or_own())
+    tree = read_workspace()
     ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()

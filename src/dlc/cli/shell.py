@@ -11,7 +11,7 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.exec import SHELL, terminal_options
 from dlc.cli.run_job import find_engine_for_job
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
@@ -49,7 +49,7 @@ def _parse_gpus(word: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Become the docker client that runs the shell; its exit code is the shell's."""
-    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find_image(args.image, load_variants(read_workspace()))
     engine = find_engine_for_job()
     if ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", ref).returncode:
         raise ImageError(f"{ref}: the engine has no such image", "dlc build ID, or docker pull")

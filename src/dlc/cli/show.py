@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_json, add_set, print_json, print_text
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -15,8 +15,8 @@ EXAMPLE = "dlc show pytorch-2.13-training-cpu-py311 --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ID, --set, --ref or --json."""
-    parser.add_argument("globs", nargs="+", metavar="ID", help="an image identifier, or a glob")
+    """Add GLOB, --set, --ref or --json."""
+    add_globs(parser, at_least_one=True)
     add_set(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--ref", action="store_true", help="print the image's Docker reference and nothing else")
@@ -26,9 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the settings of each image asked for."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_root_or_own, read_tree
+    from dlc.core.checkout import read_workspace
 
-    variants = load_variants(read_tree(find_root_or_own()), args.globs, args.sets)
+    tree = read_workspace()
+    fill_globs(args, tree)
+    variants = load_variants(tree, args.globs, args.sets)
     if args.ref:
         print("\n".join(variant.ref for variant in variants))
     elif args.json:

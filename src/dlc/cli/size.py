@@ -8,7 +8,7 @@ from dataclasses import asdict
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, terminal_columns
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import archive, facts, size
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report; raise ImageError afterwards if the image is over its budget."""
-    variants = load_variants(read_tree(find_root_or_own()))
+    variants = load_variants(read_workspace())
     ref, variant = selection.find_image(args.image, variants)
     engine = connect()
     say_progress(f"{ref}: packages")

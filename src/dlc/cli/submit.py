@@ -98,9 +98,9 @@ def find_reference(word: str) -> str:
         return word
     from dlc.buildspec.matrix import load_variants
     from dlc.buildspec.selection import find_image
-    from dlc.core.checkout import find_root_or_own, read_tree
+    from dlc.core.checkout import read_workspace
 
-    return find_image(word, load_variants(read_tree(find_root_or_own())))[0]
+    return find_image(word, load_variants(read_workspace()))[0]
 
 
 def _raise_refusals(refusals: Sequence[Refusal], file: JobFile, place: str) -> None:

@@ -5,41 +5,93 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
+
+from uv import find_uv_bin
 
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import find_root, read_tree
-from dlc.core.errors import ImageTestError, UsageError
-from dlc.core.process import stream_program
+from dlc.cli.arguments import fill_globs, say_progress
+from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors
+from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
+from dlc.core.digests import hash_file
+from dlc.core.environment import cache_folder
+from dlc.core.errors import ImageTestError, PackageIndexError, UsageError
+from dlc.core.process import run_program, stream_program
 from dlc.engine.connection import connect
 
 HELP = "run tests/container on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
+CONTAINER, JOBS = "tests/container", "tests/integration"
+# What the tests import, and the versions of the checkout that the wheel was made from.
+PYTEST, VERSIONS = ("pytest", "pytest-testinfra", "pytest-timeout", "pytest-xdist"), "requirements-dev.lock"
+INSTALL_SECONDS = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add GLOB, --all."""
-    parser.add_argument("glob", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    parser.add_argument(
+        "globs", nargs="*", metavar="GLOB", help="which images, as in 'tensorflow-*'; none: the project's image"
+    )
     parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
+    parser.set_defaults(verb_that_selects=parser.prog)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run pytest. Raises ImageTestError for an exit code of pytest other than 0."""
-    root = find_root()
+    workspace = find_workspace()
+    root = workspace.recipes
+    tree = read_workspace(workspace)
+    fill_globs(args, tree)
     # A selector that matches nothing is an error before anything runs.
-    load_variants(read_tree(root), [args.glob])
-    if not (root / "tests/container").is_dir():
-        raise UsageError(f"{root}: expected tests/container, found none", "run dlc test inside a checkout")
-    if find_spec("xdist") is None:
+    load_variants(tree, args.globs)
+    folders = [CONTAINER, JOBS] if args.all else [CONTAINER]
+    for folder in folders:
+        if not (root / folder).is_dir():
+            raise UsageError(f"{root}: expected {folder}, found none", "run dlc test inside a checkout")
+    found = _find_pytest(root)
+    engine = connect()
+    # More at once than cores: jobs wait for each other more than they compute.
+    beside_each_other = ["-n", str(3 * (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *beside_each_other]
+    argv += [*(str(root / folder) for folder in folders), "-m", "image", *(f"--image={glob}" for glob in args.globs)]
+    code = stream_program(
+        argv, lambda line: print(line, flush=True), env={**engine.environment, **found}, cwd=workspace.root
+    )
+    if code:
+        raise ImageTestError(f"{', '.join(args.globs)}: the tests did not pass (pytest's exit code {code})")
+    return 0
+
+
+def _find_pytest(root: Path) -> Mapping[str, str]:
+    """Return the variables with which this Python finds pytest and its plug-ins; of an installed dlc in the cache."""
+    if find_spec("xdist") and find_spec("testinfra"):
+        return {}
+    if root != INSTALLED:
         raise UsageError(
             "dlc test needs pytest with its plug-ins, which this Python does not have", "scripts/bootstrap.sh dev"
         )
-    engine = connect()
-    folders = ["tests/container", "tests/integration"] if args.all else ["tests/container"]
-    # More at once than cores: jobs wait for each other more than they compute.
-    beside_each_other = ["-n", str(3 * (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
-    argv = [sys.executable, "-m", "pytest", *beside_each_other, *folders, "-m", "image", "--image", args.glob]
-    code = stream_program(argv, lambda line: print(line, flush=True), env=engine.environment, cwd=root)
-    if code:
-        raise ImageTestError(f"{args.glob}: the tests did not pass (pytest's exit code {code})")
-    return 0
+    cache = cache_folder()
+    with report_disk_errors(cache):
+        folder = _install_pytest(root / VERSIONS, cache / "pytest")
+    return {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _install_pytest(versions: Path, home: Path) -> Path:
+    """Install what the tests import into a folder of its own, once for these versions and this Python."""
+    folder = home / f"{sys.version_info.major}.{sys.version_info.minor}-{hash_file(versions)[:12]}"
+    home.mkdir(parents=True, exist_ok=True)
+    with hold_lock(home, INSTALL_SECONDS), draft_folder(home, ".drafts") as draft:
+        if not folder.is_dir():
+            say_progress(f"{', '.join(PYTEST)}: installed in {folder}")
+            argv = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(draft / "new"), "--python"]
+            argv += [sys.executable, "--constraint", str(versions), *PYTEST]
+            done = run_program(argv, check=False, timeout=INSTALL_SECONDS)
+            if done.returncode:
+                raise PackageIndexError(
+                    f"dlc test could not install what its tests import:\n{done.stderr.strip()}",
+                    f"check that the package index answers, or install {' '.join(PYTEST)} beside dlc",
+                )
+            replace_folder(draft / "new", folder)
+    return folder

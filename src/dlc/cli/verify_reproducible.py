@@ -12,7 +12,7 @@ from dlc.build.buildkit_log import Step
 from dlc.build.buildx import new_log
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text
-from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine import images
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Verify one image after the other; raise ImageError at the end if any differs."""
-    root = find_root()
-    tree = read_tree(root)
+    workspace = find_workspace()
+    tree, root = read_workspace(workspace), workspace.root
     variants = load_variants(tree, args.globs, args.sets)
     # Before an engine is started: a stale lock ends the run here.
     plan_variants(variants, tree, args.globs, args.sets)

@@ -11,8 +11,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -99,6 +99,30 @@ def replace_text(path: Path, content: str) -> None:
     with draft_folder(path.parent, ".drafts") as draft:
         (draft / path.name).write_text(content)
         (draft / path.name).replace(path)
+
+
+def write_new_files(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files that are not there yet, in this order, all of them or none. Folders are made if they are missing.
+
+    Raises FileExistsError for a file that is there.
+    """
+    made: list[Path] = []
+    try:
+        for name, text in texts.items():
+            path = folder / name
+            for parent in reversed([each for each in path.parents if not each.exists()]):
+                parent.mkdir()
+                made.append(parent)
+            with path.open("x", encoding="utf-8") as file:
+                made.append(path)
+                file.write(text)
+    except BaseException:
+        with held:
+            for path in reversed(made):
+                # Somebody else may have put a file into a folder meanwhile.
+                with suppress(OSError):
+                    path.rmdir() if path.is_dir() else path.unlink()
+        raise
 
 
 @contextmanager

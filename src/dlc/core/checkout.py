@@ -1,10 +1,10 @@
-"""Finds the checkout and reads its files once, as one value."""
+"""Finds the recipes and the project on top of them, and reads their files once, as one value."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,6 +15,12 @@ FOLDERS = ("buildspec", "docker", "src/entrypoint", "src/dlc_runtime", "src/dlc_
 SIGN = Path("buildspec/defaults.yml")
 # The checkout that holds this file, if any does.
 OWN = Path(__file__).absolute().parents[3]
+# What a wheel has instead (scripts/wheel_data.py puts it there), in the folders of a checkout.
+INSTALLED = Path(__file__).absolute().parents[1] / "recipes"
+IN_WHEEL = "dlc/recipes/"
+OTHER_RECIPES = "pip download --no-deps dlc==VERSION gets a wheel; a checkout of dlc will do too"
+# A user's own image, and the folder of its locks: docs/own-images.md.
+PROJECT, LOCKS = "dlc.yml", "locks"
 # What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden
 # files: .git, .DS_Store, .a.swp and .mypy_cache are all hidden. Vim probes a folder with a file named 4913.
 LEFTOVERS = (".*", "__pycache__", "*.pyc", "*.sw[a-p]", "*~", "#*#", "4913", "*.orig", "*.rej", "Thumbs.db")
@@ -31,34 +37,56 @@ class SourceFile:
 Tree = Mapping[str, SourceFile]
 
 
+@dataclass(frozen=True)
+class Workspace:
+    """Where images are described: the folder of the recipes, and the project on top of them, if there is one."""
+
+    recipes: Path
+    project: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        """Return the folder whose commit an image is built from."""
+        return self.project or self.recipes
+
+
+def find_workspace(start: Path | None = None) -> Workspace:
+    """Find project and recipes from `start` (default: the current folder) upwards; the nearest ones count.
+
+    Recipes are those of a checkout around the folder, else of the checkout of this dlc, else those of its wheel.
+
+    Raises UsageError if there are no recipes.
+    """
+    here = (start or _current_folder()).absolute()
+    project: Path | None = None
+    for folder in (here, *here.parents):
+        if (folder / SIGN).is_file():
+            return Workspace(folder, project)
+        if project is None and (folder / PROJECT).is_file():
+            project = folder
+    for recipes in (OWN, INSTALLED):
+        if (recipes / SIGN).is_file():
+            return Workspace(recipes, project)
+    raise _no_recipes(here)
+
+
 def find_root(start: Path | None = None) -> Path:
-    """Return the nearest folder with a buildspec: `start` (default: the current folder) or one above it.
+    """Return the nearest checkout: `start` (default: the current folder) or a folder above it.
 
-    No other is used.
-
-    Raises UsageError if there is none.
+    For verbs that change the recipes. Raises UsageError if there is none.
     """
     here = (start or _current_folder()).absolute()
     for folder in (here, *here.parents):
         if (folder / SIGN).is_file():
             return folder
-    raise UsageError(
+    raise _no_recipes(here)
+
+
+def _no_recipes(here: Path) -> UsageError:
+    return UsageError(
         f"{here}: expected {SIGN} in this folder or one above it, found none",
         "run dlc inside a checkout of the repository",
     )
-
-
-def find_root_or_own() -> Path:
-    """Do as `find_root`, or else return the checkout of this dlc: users start jobs from where their scripts are.
-
-    Only for what writes nothing there. Raises UsageError as `find_root` does if dlc belongs to none.
-    """
-    try:
-        return find_root()
-    except UsageError:
-        if not (OWN / SIGN).is_file():
-            raise
-        return OWN
 
 
 def _current_folder() -> Path:
@@ -68,13 +96,28 @@ def _current_folder() -> Path:
         raise UsageError("the current folder was removed", "run dlc inside a checkout of the repository") from None
 
 
-def read_tree(root: Path) -> Tree:
-    """Read every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
+def read_workspace(workspace: Workspace | None = None) -> Tree:
+    """Read the recipes, and the project's file and locks (default: of the workspace around the current folder).
+
+    Raises as `find_workspace` and `read_tree` do.
+    """
+    found = workspace or find_workspace()
+    own = read_project(found.project) if found.project else {}
+    return {**read_tree(found.recipes), **own}
+
+
+def read_project(folder: Path) -> Tree:
+    """Read what a project adds to the recipes: its file and its locks."""
+    return {PROJECT: _read_source(folder / PROJECT), **read_tree(folder, (LOCKS,))}
+
+
+def read_tree(root: Path, tops: Sequence[str] = FOLDERS) -> Tree:
+    """Read every file of the folders `tops` but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
 
     Raises OSError for a file or a folder that cannot be read: without it the tree would be another one.
     """
     files: dict[str, SourceFile] = {}
-    for top in FOLDERS:
+    for top in tops:
         for folder, names, file_names in os.walk(root / top, onerror=_refuse_folder):
             names[:] = sorted(name for name in names if not _is_left_over(name))
             for name in sorted(name for name in file_names if not _is_left_over(name)):
@@ -82,6 +125,33 @@ def read_tree(root: Path) -> Tree:
                 if path.is_file():
                     files[path.relative_to(root).as_posix()] = _read_source(path)
     return files
+
+
+def read_other_recipes(path: Path) -> Tree:
+    """Read the recipes of another dlc: of its wheel, or of a checkout.
+
+    Raises UsageError for what is neither, OSError for what cannot be read.
+    """
+    # No other verb needs it.
+    import zipfile
+
+    if path.is_dir():
+        if not (path / SIGN).is_file():
+            raise UsageError(f"{path}: expected a checkout of dlc, found no {SIGN} in it", OTHER_RECIPES)
+        return read_tree(path)
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            files = {info.filename: info for info in wheel.infolist() if not info.is_dir()}
+            found = {
+                name.removeprefix(IN_WHEEL): SourceFile(wheel.read(info), bool(info.external_attr >> 16 & stat.S_IXUSR))
+                for name, info in sorted(files.items())
+                if name.startswith(tuple(f"{IN_WHEEL}{top}/" for top in FOLDERS))
+            }
+    except zipfile.BadZipFile:
+        raise UsageError(f"{path}: expected a wheel of dlc, found another file", OTHER_RECIPES) from None
+    if SIGN.as_posix() not in found:
+        raise UsageError(f"{path}: expected a wheel of dlc with recipes, found none in it", OTHER_RECIPES)
+    return found
 
 
 def _read_source(path: Path) -> SourceFile:

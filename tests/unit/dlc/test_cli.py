@@ -107,7 +107,7 @@ def test_help_lists_every_verb_with_its_line(argv: list[str], capsys: pytest.Cap
         (["plan", "--set", "x"], UsageError, "expected PATH=VALUE"),
         (["list", "--set", "device=gpu"], UsageError, "expected cpu, or CUDA"),
         (["list", "pytorch-9.9-*"], SelectorError, "known versions of pytorch: "),
-        (["show"], UsageError, "ID"),
+        (["show"], UsageError, "GLOB"),
         (["size", "x", "--top", "-1"], UsageError, "expected a whole number above 0, found '-1'"),
         (["size", "x", "--top", "1000000"], UsageError, "expected at most 999999, found 1000000"),
         (["diff", "x", "y", "--top", "all"], UsageError, "expected a whole number above 0, found 'all'"),

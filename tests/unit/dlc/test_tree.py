@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dlc.core.checkout import SourceFile, files_below, find_root, find_root_or_own, read_text, read_tree
+from dlc.core import checkout as places
+from dlc.core.checkout import (
+    SourceFile,
+    Workspace,
+    files_below,
+    find_root,
+    find_workspace,
+    read_other_recipes,
+    read_text,
+    read_tree,
+    read_workspace,
+)
 from dlc.core.errors import SpecError, UsageError
 
 
@@ -56,14 +68,65 @@ def test_jobs_that_are_started_elsewhere_are_of_the_checkout_that_dlc_belongs_to
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert find_root_or_own() == find_root(Path(__file__))
+    assert find_workspace() == Workspace(find_root(Path(__file__)))
     with pytest.raises(UsageError):
         find_root()
 
 
+def test_without_any_checkout_recipes_are_those_of_the_wheel(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setattr(places, "OWN", elsewhere)
+    with pytest.raises(UsageError, match="found none"):
+        find_workspace(elsewhere)
+    monkeypatch.setattr(places, "INSTALLED", checkout)
+    assert find_workspace(elsewhere) == Workspace(checkout)
+    assert find_workspace(elsewhere).root == checkout
+
+
+def test_a_project_is_the_nearest_one_and_in_a_checkout_has_that_ones_recipes(checkout: Path) -> None:
+    inner = checkout / "mine/inner"
+    (inner / "code").mkdir(parents=True)
+    for folder in (checkout / "mine", inner):
+        (folder / "dlc.yml").write_text("name: mine\n")
+    assert find_workspace(inner / "code") == Workspace(checkout, inner)
+    assert find_workspace(inner / "code").root == inner
+    within = checkout / "mine/checkout"
+    (within / "buildspec").mkdir(parents=True)
+    (within / "buildspec/defaults.yml").write_text("")
+    assert find_workspace(within) == Workspace(within), "a project around a checkout is not the checkout's"
+    (inner / "locks/an-image").mkdir(parents=True)
+    (inner / "locks/an-image/cuda.txt").write_text("")
+    (inner / "train.py").write_text("")
+    added = read_workspace(find_workspace(inner)).keys() - read_tree(checkout).keys()
+    assert added == {"dlc.yml", "locks/an-image/cuda.txt"}
+
+
+def test_other_recipes_are_read_from_a_wheel_as_from_a_checkout(checkout: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "dlc-9-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("dlc/recipes/pyproject.toml", "no part of an image")
+        for path, file in read_tree(checkout).items():
+            info = zipfile.ZipInfo(f"dlc/recipes/{path}")
+            info.external_attr = (0o755 if file.executable else 0o644) << 16
+            archive.writestr(info, file.data)
+    assert read_other_recipes(wheel) == read_other_recipes(checkout) == read_tree(checkout)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"), [("docker", "a checkout"), ("README.md", "another file"), ("w.whl", "none")]
+)
+def test_what_holds_no_recipes_is_said(checkout: Path, name: str, fault: str) -> None:
+    with zipfile.ZipFile(checkout / "w.whl", "w") as archive:
+        archive.writestr("dlc/__init__.py", "")
+    with pytest.raises(UsageError, match=fault):
+        read_other_recipes(checkout / name)
+
+
 def test_in_another_checkout_it_is_the_other_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkout / "docker")
-    assert find_root_or_own() == checkout
+    assert find_workspace() == Workspace(checkout)
 
 
 def test_a_current_folder_that_was_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dlc.core.checkout import find_root_or_own, read_tree
+from dlc.core.checkout import read_workspace
 from dlc.jobs.run.job import ONLY_GROUP
 from dlc.jobs.run.limits import count_bytes
 from dlc.submit.kubernetes.options import KubernetesOptions
@@ -35,7 +35,7 @@ def _read_machines() -> dict[str, Instance]:
     # The models of the whole buildspec: most jobs name no instance type.
     from dlc.buildspec.instances import read_instances
 
-    return dict(read_instances(read_tree(find_root_or_own())).instances)
+    return dict(read_instances(read_workspace()).instances)
 
 
 def list_types(group: SubmittedGroup) -> list[str]:

@@ -1,0 +1,135 @@
+"""`dlc init`: makes a project: dlc.yml, a script that runs, and the lock of an image of one's own."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import dlc
+from dlc.buildspec.lockfile import FILES
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.project import LONGEST_NAME
+from dlc.buildspec.selection import find_image
+from dlc.buildspec.variant import Variant
+from dlc.core.atomic_files import report_disk_errors, write_new_files
+from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_text, read_tree
+from dlc.core.environment import user_path
+from dlc.core.errors import SpecError, UsageError
+
+HELP = "make a project: an image of your own on top of a released one, and a job that runs in it"
+EXAMPLE = "dlc init demo --from pytorch-2.13-training-cpu-py311 --package einops"
+DEFAULT = "pytorch-2.13-training-cpu-py311"
+SCRIPT = "train.py"
+IGNORED = """\
+# Results of `dlc run`, locks of --set, drafts of a `dlc lock` that was killed.
+dlc-jobs/
+locks/*-set-*/
+.drafts/
+"""
+TEXT = """\
+# An image of your own, on top of a released one. `dlc show` prints all its settings, and where each is set.
+requires: dlc >= {version}
+# The last part of the image's name, {base}-{name}.
+name: {name}
+# The released image that it starts from: `dlc list '*'`. Another one is another lock: `dlc lock`.
+from: {base}
+
+# Python packages on top, or in other versions: NAME, whose version `dlc lock` chooses, or NAME==VERSION.
+packages: [{packages}]
+# Debian packages on top.
+os_packages: []
+
+# The first part of its reference: {name}/{framework}:...
+repository: {name}
+labels: {{}}
+# Environment variables of the image.
+env: {{}}
+# The largest size that `dlc size` accepts.
+budget: {{gigabytes: "{gigabytes}", why: "{base} and my packages"}}
+
+# What `dlc run` runs.
+script: {script}
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add DIR, --from, --name, --package."""
+    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="(default: the current folder)")
+    parser.add_argument(
+        "--from", dest="base", default=DEFAULT, metavar="ID", help="the released image (default: %(default)s)"
+    )
+    parser.add_argument("--name", default="", help="last part of the image's name (default: the folder's name)")
+    parser.add_argument(
+        "--package", action="append", default=[], dest="packages", metavar="NAME[==VERSION]",
+        help="a Python package on top; may be repeated",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the project's files, all of them or none; files that are there stay as they are."""
+    folder = user_path(args.folder).absolute()
+    with report_disk_errors(folder, ""):
+        if (folder / PROJECT).exists():
+            raise UsageError(
+                f"{folder / PROJECT}: this folder is a project already", "edit its dlc.yml, or name another"
+            )
+        there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    recipes = find_workspace().recipes
+    files = list_files(args, folder.resolve().name, read_tree(recipes), recipes)
+    new = {path: text for path, text in files.items() if path not in there}
+    with report_disk_errors(folder, ""):
+        write_new_files(folder, new)
+    for path in new:
+        print(Path(args.folder, path))
+    for path in files.keys() - new.keys():
+        print(f"{Path(args.folder, path)}: there already, left as it is")
+    steps = [*([f"cd {shlex.quote(args.folder)}"] if args.folder != "." else []), "dlc build", "dlc run"]
+    print(f"next: {' && '.join(steps)}")
+    return 0
+
+
+def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: Path) -> dict[str, str]:
+    """Return the files of a new project, dlc.yml last: without it the folder is none.
+
+    Raises SelectorError for an image that there is not, UsageError for words that no dlc.yml may have.
+    """
+    _, base = find_image(args.base, load_variants(tree))
+    if base is None:
+        raise UsageError(
+            f"--from {args.base}: expected an image of `dlc list`, found a reference", "docs/own-images.md"
+        )
+    text = write_text(base, args.name or make_name(folder_name), args.packages)
+    try:
+        own = load_variants({**tree, PROJECT: SourceFile(text.encode())})[-1]
+    except SpecError as error:
+        raise UsageError(
+            f"no project: these words would make this {PROJECT}:\n{error.message}", "dlc init --help"
+        ) from None
+    script = recipes / f"examples/{base.header.framework}/{SCRIPT}"
+    files = {".gitignore": IGNORED, SCRIPT: script.read_text()}
+    if own.lock_input() == base.lock_input():
+        # The same request: the released lock is its lock, and no index has to be asked.
+        files |= {f"{own.lock_folder}/{name}": read_text(tree, f"{base.lock_folder}/{name}") for name in FILES}
+    return {**files, PROJECT: text}
+
+
+def make_name(folder_name: str) -> str:
+    """Return the folder's name as an image may have it."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder_name.lower()).strip("-")
+    return name[:LONGEST_NAME].strip("-") or "own"
+
+
+def write_text(base: Variant, name: str, packages: Sequence[str]) -> str:
+    """Return the text of dlc.yml."""
+    return TEXT.format(
+        version=".".join(dlc.__version__.split(".")[:2]),
+        base=base.id,
+        name=name,
+        packages=", ".join(f'"{word}"' for word in packages),
+        framework=base.header.framework,
+        gigabytes=base.settings.budget.gigabytes,
+        script=SCRIPT,
+    )

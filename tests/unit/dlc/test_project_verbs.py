@@ -1,0 +1,126 @@
+"""What verbs do in a project: where locks go and what they prefer, and which image and script a job has."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+import dlc
+from dlc.__main__ import main
+from dlc.build.buildx import read_revision
+from dlc.buildspec.lockfile import FILES, explain_staleness, parse_versions, with_headers
+from dlc.buildspec.matrix import load_variants
+from dlc.cli import lock, run_job
+from dlc.cli.lock import find_home, lock_new_project
+from dlc.core import checkout
+from dlc.core.checkout import Workspace, find_root, find_workspace, read_workspace
+from dlc.core.errors import UsageError
+from dlc.locks import resolve
+from dlc.locks.resolve import LockRequest
+
+BASE = "pytorch-2.13-training-cpu-py311"
+IMAGE = f"{BASE}-demo"
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project that has no lock yet, and is the current folder."""
+    (tmp_path / "dlc.yml").write_text(f"name: demo\nfrom: {BASE}\npackages: [einops]\nscript: code/job.py\n")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/job.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[LockRequest]:
+    """What was to be resolved. No index is asked: the answer is what was preferred, and the package."""
+    found: list[LockRequest] = []
+
+    def make_lock(request: LockRequest) -> dict[str, str]:
+        found.append(request)
+        entries = {"framework.txt": "torch==2.13.0+cpu\n", "training.txt": "einops==0.8.1\n"}
+        return with_headers(request.digest, {name: entries.get(name, "") for name in FILES})
+
+    monkeypatch.setattr(resolve, "make_lock", make_lock)
+    return found
+
+
+def test_the_lock_is_written_into_the_project_and_prefers_the_released_versions(
+    demo: Path, requests: list[LockRequest], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lock"]) == 0
+    assert capsys.readouterr().out == f"locks/{IMAGE}: 2 packages\n"
+    assert sorted(path.name for path in (demo / f"locks/{IMAGE}").iterdir()) == sorted(FILES)
+    [request] = requests
+    preferred = parse_versions(request.preferred)
+    assert preferred["torch"] == "2.13.0+cpu"
+    assert len(preferred) > 50
+    assert "einops" in request.training
+
+
+def test_a_build_makes_a_lock_that_is_missing_and_leaves_a_stale_one(demo: Path, requests: list[LockRequest]) -> None:
+    args = argparse.Namespace(globs=[IMAGE], sets=[])
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
+    tree, [variant] = lock_new_project(load_variants(tree, [IMAGE]), tree, workspace, args)
+    assert explain_staleness(tree, variant) == ""
+    (demo / "dlc.yml").write_text((demo / "dlc.yml").read_text().replace("einops", "einops, polars"))
+    tree = read_workspace(workspace)
+    tree, [variant] = lock_new_project(load_variants(tree, [IMAGE]), tree, workspace, args)
+    assert "stale: the buildspec asks for" in explain_staleness(tree, variant)
+    assert len(requests) == 1
+
+
+def test_the_lock_of_a_released_image_is_the_checkouts_or_nobodys(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = read_workspace()
+    [released, own] = load_variants(tree, [BASE, IMAGE])
+    assert find_home(own, find_workspace()) == demo
+    with pytest.raises(UsageError, match=r"expected buildspec/defaults\.yml"):
+        find_home(released, find_workspace())
+    monkeypatch.setattr(lock, "INSTALLED", demo / "recipes")
+    with pytest.raises(UsageError, match=f"belongs to dlc {dlc.__version__}"):
+        find_home(released, Workspace(demo / "recipes", demo))
+    root = find_root(Path(__file__))
+    monkeypatch.chdir(root / "docs")
+    assert find_home(released, find_workspace()) == root
+
+
+@pytest.mark.parametrize(
+    ("words", "meant", "script"),
+    [
+        ([], IMAGE, "code/job.py"),
+        (["other.py"], IMAGE, "other.py"),
+        (["code/job.py", "--hosts", "2"], IMAGE, "code/job.py"),
+        (["--source", "code", "job.py"], IMAGE, "job.py"),
+        (["pytorch-2.13", "train.py"], "pytorch-2.13", "train.py"),
+        (["dlc/pytorch:2.13"], "dlc/pytorch:2.13", None),
+    ],
+)
+@pytest.mark.usefixtures("demo")
+def test_a_job_has_the_projects_image_and_script_for_words_that_are_left_out(
+    words: list[str], meant: str, script: str | None
+) -> None:
+    parser = argparse.ArgumentParser()
+    run_job.add_arguments(parser)
+    args = parser.parse_args(words)
+    run_job.take_from_project(args)
+    assert (args.image, args.script) == (meant, script)
+
+
+def test_the_script_is_found_from_any_folder_of_the_project(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (demo / "notes").mkdir()
+    monkeypatch.chdir(demo / "notes")
+    args = argparse.Namespace(image=None, script=None, source="")
+    run_job.take_from_project(args)
+    assert args.script == "../code/job.py"
+
+
+def test_recipes_of_a_wheel_are_of_its_version_and_of_no_commit_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment often lies in a checkout of something else."""
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    assert read_revision(checkout.INSTALLED) == (f"dlc-{dlc.__version__}", 0)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1790000000")
+    assert read_revision(checkout.INSTALLED) == (f"dlc-{dlc.__version__}", 1790000000)

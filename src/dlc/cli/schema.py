@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 HELP = "update the JSON Schemas, and the tables of settings and of a job's keys in docs"
 EXAMPLE = "dlc schema"
@@ -49,7 +53,8 @@ def make_job_texts(pages: Mapping[str, str]) -> dict[str, str]:
     from dlc.jobs.job_file import JobSpec, make_schema
     from dlc.submit.places import PLACES, has_place, load_place
 
-    models = {"a job": JobSpec, **{place: load_place(place).OPTIONS for place in filter(has_place, PLACES)}}
+    models: dict[str, type[BaseModel]] = {"a job": JobSpec}
+    models |= {place: load_place(place).OPTIONS for place in filter(has_place, PLACES)}
     texts = dict(pages)
     for name, model in models.items():
         texts = {page: schema_docs.update_keys(text, name, model) for page, text in texts.items()}

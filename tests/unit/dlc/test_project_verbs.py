@@ -30,6 +30,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "dlc.yml").write_text(f"name: demo\nfrom: {BASE}\npackages: [einops]\nscript: code/job.py\n")
     (tmp_path / "code").mkdir()
     (tmp_path / "code/job.py").write_text("")
+    (tmp_path / "job.yml").write_text("")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -97,6 +98,7 @@ def test_the_lock_of_a_released_image_is_the_checkouts_or_nobodys(demo: Path, mo
         (["--source", "code", "job.py"], IMAGE, "job.py"),
         (["pytorch-2.13", "train.py"], "pytorch-2.13", "train.py"),
         (["dlc/pytorch:2.13"], "dlc/pytorch:2.13", None),
+        (["job.yml"], "job.yml", None),
     ],
 )
 @pytest.mark.usefixtures("demo")

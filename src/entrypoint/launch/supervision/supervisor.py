@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from launch.base.process_spec import ProcessSpec
     from launch.supervision.hang import Watchdog
 
-
 KILL_SECONDS = 10.0  # what SIGKILL does not end hangs in the kernel
 GROUP_SECONDS = 2.0  # to hear from the group, when we failed, which host failed first
 # From SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import dlc
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import fill_globs, print_json
+from dlc.cli.arguments import fill_globs, print_json, print_text
 from dlc.core.checkout import Tree, find_workspace, read_other_recipes, read_project, read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import SelectorError
@@ -27,7 +27,7 @@ def show_changes(args: argparse.Namespace) -> int:
     if args.json:
         print_json([asdict(each) for each in found])
     else:
-        print(as_text(found, args.against))
+        print_text(as_text(found, args.against))
     return 0
 
 

@@ -19,11 +19,13 @@ TORCH = "pytorch-2.13-training-cpu-py311"
 ADVISE = ("--on", "p4d.24xlarge", "--step-ms", "86", "--cpu-seconds", "2.304")
 # Verbs that act, and whose output is no answer to a question.
 ACTING = {
+    "init": "writes files, and names each",
     "lock": "writes files, and names each",
     "export": "writes a folder",
     "test": "prints pytest's lines",
     "logs": "prints the lines of a job as they are",
     "stop": "says on stderr what it does",
+    "submit": "hands a job over and prints its id, or the document as it is",
     "exec": "becomes the command",
     "shell": "becomes the shell",
     "completion": "prints a script for a shell",

@@ -3,8 +3,8 @@
 # All that is copied or mounted from the build's own folder is named as `dlc export` writes it there.
 ARG DEBIAN_IMAGE=debian:bookworm-slim
 
-# A minimal Debian, made of packages. DEBIAN_MIRROR and DEBIAN_SECURITY may name other mirrors, or a day of
-# snapshot.debian.org: the image then keeps these addresses.
+# A minimal Debian, made of packages. DEBIAN_MIRROR and DEBIAN_SECURITY may name other mirrors, both together, or
+# a day of Debian's snapshot archive: the image then keeps these addresses.
 FROM ${DEBIAN_IMAGE} AS debian-packages
 ARG SUITE
 ARG MMDEBSTRAP

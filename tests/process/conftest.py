@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +31,14 @@ def signals_as_pytest_has_them() -> Iterator[None]:
         os.close(reading)
     for remembered in (signals._wakeup, signals._received, signals._relayed, signals._raising):
         remembered.clear()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("mounting a file system of 64 KiB needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a minimal Debian below /rootfs, of the versions that /debian/versions.txt records while the mirror has them.
-# usage: make-rootfs.sh SUITE ARGUMENTS MIRROR SECURITY_MIRROR   (ARGUMENTS of mmdebstrap; mirrors are Debian's own if empty)
+# usage: make-rootfs.sh SUITE ARGUMENTS MIRROR SECURITY_MIRROR   (ARGUMENTS of mmdebstrap; its own mirrors if both are empty)
 set -eu
 suite=$1
 arguments=$2
@@ -12,6 +12,12 @@ if [ "$(dpkg --print-architecture)" != amd64 ]; then
     echo "this image is for linux/amd64, the build is for $(dpkg --print-architecture): add --platform linux/amd64" >&2
     exit 64
 fi
+case ${mirror:+mirror}${security:+security} in
+    mirror | security)
+        echo "DEBIAN_MIRROR=$mirror DEBIAN_SECURITY=$security: expected both or neither, found one: add the other --build-arg" >&2
+        exit 64
+        ;;
+esac
 if [ -s /ca/ca.pem ]; then
     mkdir -p /etc/ssl/certs
     cp /ca/ca.pem /etc/ssl/certs/ca-certificates.crt
@@ -31,12 +37,10 @@ eval "set -- $arguments"
 # shellcheck disable=SC2016
 set -- "--setup-hook=copy-in $recorded /etc/apt/preferences.d" '--customize-hook=rm "$1/etc/apt/preferences.d/recorded"' \
     "$@" "$suite" /tmp/rootfs.tar
-if [ -n "$mirror$security" ]; then
-    mirror=${mirror:-http://deb.debian.org/debian}
-    security=${security:-http://security.debian.org/debian-security}
+if [ -n "$mirror" ]; then
     # The lists of a day that is past are out of date.
     case $mirror$security in
-        *snapshot*) options='[check-valid-until=no] ' ;;
+        */[0-9]*T[0-9]*Z*) options='[check-valid-until=no] ' ;;
         *) options= ;;
     esac
     set -- "$@" "deb $options$mirror $suite main" "deb $options$mirror $suite-updates main" \

@@ -19,7 +19,7 @@ from dlc.core.environment import (
     local_wheel_folders,
     starts_no_engine,
 )
-from dlc.core.errors import DlcError, EngineError, UsageError
+from dlc.core.errors import DlcError, EngineError
 from dlc.debian import apt
 from dlc.engine.connection import QUICK_SECONDS, Engine, absence_error, find_engine
 from dlc.engine.images import find_keys
@@ -179,10 +179,7 @@ def _check_memory(missing: Plan | None) -> Finding:
 
 
 def _check_certificates() -> Finding:
-    try:
-        return Finding("CA bundle", "ok", str(find_ca_bundle(os.environ) or "the image's own"))
-    except UsageError as error:
-        return Finding("CA bundle", "bad", error.message, "unset DLC_CA_BUNDLE, or export DLC_CA_BUNDLE=FILE")
+    return Finding("CA bundle", "ok", str(find_ca_bundle(os.environ) or "the image's own"))
 
 
 def _check_wheels() -> Finding:

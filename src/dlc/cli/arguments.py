@@ -120,3 +120,12 @@ def say_progress(line: str) -> None:
 def print_json(value: object) -> None:
     """Print one JSON document."""
     print(json.dumps(value, indent=2))
+
+
+def ask_to_remove(command: str) -> None:
+    """Ask the user. Raises UsageError for any answer but yes, and if nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{command}: stdin is no terminal, so it cannot ask", "add --yes")
+    print("remove all of this? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was removed")

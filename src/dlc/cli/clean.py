@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlc.cli.arguments import add_json, print_json, print_text
+from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text
 from dlc.cli.run_job import CLAIMS, find_running_engine
 from dlc.core.environment import cache_folder
-from dlc.core.errors import EngineError, ProcessError, UsageError
+from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import KEY
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if not (folders or images) or (args.json and not args.yes):
         return 0
     if not args.yes:
-        _ask_user()
+        ask_to_remove("dlc clean")
     remove_remains(folders, results)
     if engine and images:
         engine.docker("image", "rm", *images)
@@ -79,12 +79,3 @@ def as_text(folders: Sequence[Remains], images: Sequence[str]) -> str:
         return "nothing to remove"
     lines = [f"  {each.bytes / 1e6:8.1f} MB  {each.folder}" for each in folders]
     return "\n".join(["to remove:", *lines, *(f"  image        {ref}" for ref in images)])
-
-
-def _ask_user() -> None:
-    """Ask the user. Raises UsageError for any answer but yes, and if nobody can be asked."""
-    if not sys.stdin.isatty():
-        raise UsageError("dlc clean: stdin is no terminal, so it cannot ask", "add --yes")
-    print("remove all of this? [y/N] ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was removed")

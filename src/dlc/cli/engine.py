@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, ask_to_remove, print_json
 from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
@@ -107,22 +106,13 @@ def _remove_engine(args: argparse.Namespace) -> int:
         for line in found.kept:
             print(f"stays: {line}")
     if lines and not args.yes:
-        _ask_user()
+        ask_to_remove("dlc engine remove")
     removal.remove_all(found, args.force)
     if args.json:
         print_json({"paths": [str(path) for path in found.paths], "packages": found.packages, "kept": found.kept})
     elif lines:
         print("removed")
     return 0
-
-
-def _ask_user() -> None:
-    """Ask the user. Raises UsageError for any answer but yes, and if nobody can be asked."""
-    if not sys.stdin.isatty():
-        raise UsageError("dlc engine remove: stdin is no terminal, so it cannot ask", "add --yes")
-    print("remove all of this? [y/N] ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was removed")
 
 
 def _print_engine(engine: Engine) -> None:

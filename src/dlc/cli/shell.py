@@ -12,12 +12,12 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.exec import SHELL, terminal_options
 from dlc.cli.run_job import find_engine_for_job
 from dlc.core.checkout import read_workspace
-from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.jobs.run.containers import format_mount
 from dlc.jobs.run.job import SHARED_MEMORY
 from dlc.jobs.run.limits import read_gpus
+from dlc.jobs.run.run import require_image
 
 HELP = "open a shell in an image: this folder is /work in it, and it has this machine's GPUs"
 EXAMPLE = "dlc shell pytorch-2.13-training-cpu-py311 -- python -c 'import torch; print(torch.__version__)'"
@@ -51,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Become the docker client that runs the shell; its exit code is the shell's."""
     ref, _ = selection.find_image(args.image, load_variants(read_workspace()))
     engine = find_engine_for_job()
-    if ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", ref).returncode:
-        raise ImageError(f"{ref}: the engine has no such image", "dlc build ID, or docker pull")
+    require_image(ref, engine)
     gpus = find_gpus(engine, Path("/dev")) if args.gpus is None else args.gpus
     user = args.user or find_user(engine, os.getuid(), os.getgid())
     engine.become_client(*make_words(ref, Path.cwd(), gpus, user, args.arguments or SHELL))

@@ -132,7 +132,8 @@ def find_ca_bundle(environment: Mapping[str, str]) -> Path | None:
     chosen = environment.get("DLC_CA_BUNDLE")
     if chosen and not (user_path(chosen).is_file() and b"CERTIFICATE-----" in user_path(chosen).read_bytes()):
         raise UsageError(
-            f"DLC_CA_BUNDLE={chosen}: expected a file of certificates in PEM, found none", "correct it, or unset it"
+            f"DLC_CA_BUNDLE={chosen}: expected a file of certificates in PEM, found none",
+            "unset DLC_CA_BUNDLE, or export DLC_CA_BUNDLE=FILE",
         )
     named = [user_path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name)]
     return next((path for path in [*named, SYSTEM_BUNDLE] if path.is_file()), None)

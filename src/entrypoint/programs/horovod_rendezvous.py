@@ -195,6 +195,7 @@ def main() -> None:
     secret = os.environ.get("DLC_RENDEZVOUS_SECRET", "")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    # No limit is -1: a large number here.
     seats = min(max(FEWEST_SEATS, 2 * size), files % (1 << 62) // 4)
     try:
         servers = [Server(address, port, store, secret, seats) for address in sys.argv[5:] or [""]]

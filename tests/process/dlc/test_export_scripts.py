@@ -42,7 +42,8 @@ printf '%s\\n' "$@" >/tmp/words
 cp /tmp/recorded /tmp/kept
 for last in "$@"; do case $last in *.tar) tar -cf "$last" -C /etc hostname ;; esac; done
 """
-SNAPSHOT = "http://snapshot.debian.org/archive/debian/20260901T000000Z"
+SNAPSHOT = "http://snapshot.example/archive/debian/20260901T000000Z"
+SECURITY = "http://snapshot.example/archive/debian-security/20260901T000000Z"
 
 
 def can_run_steps() -> bool:
@@ -171,8 +172,8 @@ def test_a_file_is_taken_only_with_its_hash(right: bool, tmp_path: Path, bundle:
         assert f"/software: expected sha256 {digest}, found " in done.stderr
 
 
-def make_rootfs(tmp_path: Path, *mirrors: str) -> tuple[list[str], str, str]:
-    """The words that mmdebstrap gets, apt's preferences, and what lies in /rootfs; apt-get and it are stand-ins."""
+def run_rootfs(tmp_path: Path, *mirrors: str) -> subprocess.CompletedProcess[str]:
+    """Run make-rootfs.sh beside stand-ins for apt-get and mmdebstrap."""
     programs, debian, ca = tmp_path / "programs", tmp_path / "debian", tmp_path / "ca"
     for folder in (programs, debian, ca):
         folder.mkdir()
@@ -184,10 +185,15 @@ def make_rootfs(tmp_path: Path, *mirrors: str) -> tuple[list[str], str, str]:
     arguments = shlex.join(word for word in words if word != "bookworm")
     command = shlex.join(["sh", "/prepare/make-rootfs.sh", "bookworm", arguments, *mirrors])
     command += " && cat /tmp/words && echo = && cat /tmp/kept && echo = && ls /rootfs"
-    done = run_step(
+    return run_step(
         tmp_path, command, {"/debian": debian, "/ca": ca, "/programs": programs},
         PATH=f"/programs:{os.environ['PATH']}",
     )  # fmt: skip
+
+
+def make_rootfs(tmp_path: Path, *mirrors: str) -> tuple[list[str], str, str]:
+    """The words that mmdebstrap gets, apt's preferences, and what lies in /rootfs."""
+    done = run_rootfs(tmp_path, *mirrors)
     assert done.returncode == 0, done.stderr
     said, preferences, files = done.stdout.rsplit("\n=\n", 2)
     return said.splitlines(), preferences, files
@@ -202,9 +208,16 @@ def test_debian_is_made_as_on_a_host_of_dlc(tmp_path: Path) -> None:
 
 
 def test_debian_may_come_from_a_day_of_the_snapshots(tmp_path: Path) -> None:
-    words, *_ = make_rootfs(tmp_path, SNAPSHOT, "")
+    words, *_ = make_rootfs(tmp_path, SNAPSHOT, SECURITY)
     assert words[-3:] == [
         f"deb [check-valid-until=no] {SNAPSHOT} bookworm main",
         f"deb [check-valid-until=no] {SNAPSHOT} bookworm-updates main",
-        "deb [check-valid-until=no] http://security.debian.org/debian-security bookworm-security main",
+        f"deb [check-valid-until=no] {SECURITY} bookworm-security main",
     ]
+
+
+@pytest.mark.parametrize("mirrors", [(SNAPSHOT, ""), ("", SECURITY)], ids=["no security", "security alone"])
+def test_one_mirror_without_the_other_is_refused(mirrors: tuple[str, str], tmp_path: Path) -> None:
+    done = run_rootfs(tmp_path, *mirrors)
+    assert done.returncode == 64
+    assert "expected both or neither, found one: add the other --build-arg" in done.stderr

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,17 +43,6 @@ write_folder(Slow(), Path(sys.argv[1]))
 @pytest.fixture(autouse=True)
 def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("mounting a file system of 64 KiB needs root")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def test_the_folder_is_whole_and_the_next_command_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +16,6 @@ from launch.supervision import failure_report
 FAILED = Failure(
     "worker rank 3 on algo-1 exited with code 1", "worker", 3, "algo-1", 1, "", ("Traceback", "ValueError: x")
 )
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("mounting a file system of 64 KiB needs root")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def test_a_full_disk_is_a_failure_even_when_the_process_said_0(small_disk: Path) -> None:

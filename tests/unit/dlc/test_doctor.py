@@ -65,7 +65,7 @@ def test_nothing_left_to_build_takes_nothing(engine_folder: Path) -> None:
 
 def test_a_bundle_without_certificates_is_bad_and_no_end_of_the_examination(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLC_CA_BUNDLE", "/no/such/file")
-    found = doctor._check_certificates()
+    found = doctor._run_check("CA bundle", doctor._check_certificates)
     assert (found.level, found.remedy) == ("bad", "unset DLC_CA_BUNDLE, or export DLC_CA_BUNDLE=FILE")
 
 

@@ -70,7 +70,7 @@ def test_an_image_that_is_not_there_is_asked_for_once(said: str) -> None:
 def test_an_error_that_stays_is_told_in_the_engines_words_and_not_as_a_missing_image() -> None:
     clock.answers = [(1, "", LATE)]
     with pytest.raises(EngineError, match=r"`docker image inspect` failed: .*context deadline exceeded"):
-        require_image(SimpleNamespace(image="toy:1"), ENGINE)  # type: ignore[arg-type]
+        require_image("toy:1", ENGINE)
     assert (clock.asked, clock.now) == (len(questions.PAUSES_SECONDS) + 1, sum(questions.PAUSES_SECONDS))
 
 
@@ -87,7 +87,7 @@ def test_verbs_that_need_the_engine_wait_three_minutes_for_each_answer(monkeypat
     connection.connect()
     images.find_keys(ENGINE, ["toy:1"])
     images.find_images(ENGINE, ["toy:1"], built=["toy:1"])
-    require_image(SimpleNamespace(image="toy:1"), ENGINE)  # type: ignore[arg-type]
+    require_image("toy:1", ENGINE)
     assert clock.timeouts == [180.0] * 6
 
 

@@ -36,7 +36,7 @@ README = """\
 INDEXES = " A mirror of {addresses}: `--build-arg INDEXES='{words}'`."
 OF_PACKAGES = (
     "Debian is unpacked in `--build-arg DEBIAN_IMAGE=debian:bookworm-slim`; mirrors of it, or a day of "
-    "snapshot.debian.org: `--build-arg DEBIAN_MIRROR=...`, `DEBIAN_SECURITY=...`."
+    "its snapshot archive: `--build-arg DEBIAN_MIRROR=... --build-arg DEBIAN_SECURITY=...`, both."
 )
 OF_IMAGE = "The base file system is that of `--build-arg BASE_IMAGE={image}`."
 WITH_BAKE = " `docker buildx bake` does so, and takes proxies and indexes from your variables."

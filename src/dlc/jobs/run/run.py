@@ -45,7 +45,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
     log = HostLog(len(job.hosts), sys.stdout)
     if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
-    require_image(job, engine)
+    require_image(job.image, engine)
     write_folders(job)
     commands = make_commands(job)
     watching = watch_job(job, engine, log.say) if watch else nullcontext()
@@ -151,10 +151,10 @@ def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
     return f"{option} {group.name}={value}" if len(job.groups) > 1 else f"{option} {value}"
 
 
-def require_image(job: Job, engine: Engine) -> None:
-    """Raise ImageError if the engine lacks the job's image."""
-    if ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", job.image).returncode:
-        raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
+def require_image(ref: str, engine: Engine) -> None:
+    """Raise ImageError if the engine lacks the image."""
+    if ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", ref).returncode:
+        raise ImageError(f"{ref}: the engine has no such image", "dlc build ID, or docker pull")
 
 
 def take_files_back(job: Job, engine: Engine) -> None:

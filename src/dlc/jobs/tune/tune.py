@@ -44,7 +44,7 @@ def tune_batch(request: Request, engine: Engine, claims_folder: Path, say: Say) 
     """Find the largest batch of each mode. Raises TuneError if not one sample fits, or nothing can be measured."""
     require_limits(request.job, engine)
     remove_leftovers(claims_folder, engine)
-    require_image(request.job, engine)
+    require_image(request.job.image, engine)
 
     def start(mode: Mode, batch: int) -> Ended:
         return run_trial(make_trial_job(request, mode, batch), engine, claims_folder, request.seconds)

@@ -1,8 +1,10 @@
 """Times the launcher, side by side with bare Python and with sagemaker-training's `train`; prints a table, writes JSON.
 
-usage: python benchmarks/launcher.py [--peer-python FILE] [--runs N] [--json FILE]
+usage: python benchmarks/launcher.py [--peer-python FILE] [--against DIR] [--runs N] [--json FILE]
 
 `--peer-python` is the Python of a virtual environment that holds sagemaker-training; without it the peer is left out.
+`--against` is another checkout of this repository: its launcher starts in turns with this one. Starts are always
+measured in turns, so that what else the host does falls on each of them alike.
 The launcher runs with /usr/bin/python3, as in the images.
 """
 
@@ -23,7 +25,10 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ENTRYPOINT = Path(__file__).resolve().parents[1] / "src" / "entrypoint"
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -187,37 +192,54 @@ class Job:
         }
 
 
-def first_line(argv: list[str], env: dict[str, str], cwd: Path, runs: int) -> float:
-    """Median milliseconds from exec to the first line of the user's script, over `runs` runs after one more."""
-    times = []
-    for _ in range(runs + 1):
-        start = time.monotonic_ns()
-        done = subprocess.run(
-            argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=HANG_BOUND
-        )
-        stamps = re.findall(rb"^\d{9,}$", done.stdout, re.MULTILINE)
-        times.append((int(stamps[0]) - start) / 1e6)
-    return statistics.median(times[1:])
+@dataclass(frozen=True)
+class Start:
+    """A command that ends in the user's script, in its folder."""
+
+    argv: list[str]
+    env: dict[str, str]
+    folder: Path
 
 
-def handler_armed(argv: list[str], env: dict[str, str], cwd: Path, runs: int) -> float | None:
-    """Median milliseconds from exec to the moment when the process catches SIGTERM; None when it never does."""
-    times = []
-    for _ in range(runs):
-        start = time.monotonic()
-        process = subprocess.Popen(
-            argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        assert process.stdout is not None
-        user_code_runs = threading.Event()
-        threading.Thread(target=lambda p=process, e=user_code_runs: (p.stdout.readline(), e.set()), daemon=True).start()
-        while not (caught := catches(process.pid, signal.SIGTERM)) and not user_code_runs.is_set():
-            pass
-        times.append((time.monotonic() - start) * 1000 if caught else None)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    measured = [value for value in times if value is not None]
+def take_turns(measure: Callable[[Start], float | None], starts: list[Start], runs: int) -> list[list[float | None]]:
+    """What each start took, a list for each: `runs` rounds of one start each, after a round that does not count."""
+    rounds = [[measure(start) for start in starts] for _ in range(runs + 1)][1:]
+    return [list(column) for column in zip(*rounds, strict=True)]
+
+
+def median(values: list[float | None]) -> float | None:
+    """The median of the runs in which it happened; None if it never did."""
+    measured = [value for value in values if value is not None]
     return statistics.median(measured) if measured else None
+
+
+def first_line(start: Start) -> float:
+    """Milliseconds from exec to the first line of the user's script."""
+    begin = time.monotonic_ns()
+    done = subprocess.run(
+        start.argv, env=start.env, cwd=start.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        check=True, timeout=HANG_BOUND,
+    )  # fmt: skip
+    stamps = re.findall(rb"^\d{9,}$", done.stdout, re.MULTILINE)
+    return (int(stamps[0]) - begin) / 1e6
+
+
+def handler_armed(start: Start) -> float | None:
+    """Milliseconds from exec to the moment when the process catches SIGTERM; None if it never does."""
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        start.argv, env=start.env, cwd=start.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    user_code_runs = threading.Event()
+    threading.Thread(target=lambda: (process.stdout.readline(), user_code_runs.set()), daemon=True).start()
+    while not (caught := catches(process.pid, signal.SIGTERM)) and not user_code_runs.is_set():
+        pass
+    took = (time.monotonic() - begin) * 1000 if caught else None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return took
 
 
 def catches(pid: int, signum: int) -> bool:
@@ -298,33 +320,55 @@ def hub_of(hosts: int) -> tuple[float, float]:
     return seconds, percent
 
 
-def measure(folder: Path, peer_python: str | None, runs: int) -> list[Row]:
-    """Every figure."""
+def measure_starts(folder: Path, peer_python: str | None, against: Path | None, runs: int) -> list[Row]:
+    """How long bare Python, this launcher and its peers need to start, in turns."""
     job, idle = Job(folder / "first", FIRST_LINE), Job(folder / "idle", SLEEP)
-    bare = first_line([SYSTEM_PYTHON, "train.py"], job.env, job.folder / "code", runs)
-    ours = first_line(LAUNCHER, job.env, job.folder, runs)
-    rows = [
-        Row("exec to SIGTERM handler armed", handler_armed(LAUNCHER, idle.env, idle.folder, runs), "ms", 15),
-        Row("exec to first line, bare python script", bare, "ms"),
-        Row("exec to first line, launcher", ours, "ms"),
-        Row("launcher above bare", ours - bare, "ms", 30),
-    ]
+    launchers = {"launcher": (LAUNCHER, "")}
+    if against:
+        script = str(against / "src" / "entrypoint" / "launcher.py")
+        launchers["launcher of --against"] = ([*LAUNCHER[:-2], script, "train"], "")
     if peer_python:
-        train = str(Path(peer_python).parent / "train")
+        bin_folder = Path(peer_python).parent
         for made in (job, idle):
-            made.env["PATH"] = f"{Path(peer_python).parent}:{made.env['PATH']}"
-        theirs = first_line([train], job.env, job.folder, max(3, runs // 4))
-        armed = handler_armed([train], idle.env, idle.folder, 3)
-        version = subprocess.run(
-            [peer_python, "-c", "from importlib.metadata import version as v; print(v('sagemaker-training'))"],
-            capture_output=True, text=True, check=True,
-        ).stdout.strip()  # fmt: skip
-        note = f"sagemaker-training {version}"
+            made.env["PATH"] = f"{bin_folder}:{made.env['PATH']}"
+        show_version = "from importlib.metadata import version as v; print(v('sagemaker-training'))"
+        version = subprocess.run([peer_python, "-c", show_version], capture_output=True, text=True, check=True).stdout
+        launchers["peer"] = ([str(bin_folder / "train")], f"sagemaker-training {version.strip()}")
+    arms = [Start(argv, idle.env, idle.folder) for argv, _ in launchers.values()]
+    firsts = [Start(argv, job.env, job.folder) for argv, _ in launchers.values()]
+    armed = take_turns(handler_armed, arms, runs)
+    bare, *lines = take_turns(
+        first_line, [Start([SYSTEM_PYTHON, "train.py"], job.env, job.folder / "code"), *firsts], runs
+    )
+    rows = [Row("exec to first line, bare python script", median(bare), "ms")]
+    for number, (name, (_, note)) in enumerate(launchers.items()):
+        own = name == "launcher"
+        above = [line - floor for line, floor in zip(lines[number], bare, strict=True)]
         rows += [
-            Row("peer: exec to SIGTERM handler armed", armed, "ms", None, note if armed else f"{note}: never"),
-            Row("peer: exec to first line", theirs, "ms", None, note),
-            Row("peer above bare", theirs - bare, "ms", None, note),
+            Row(f"{name}: exec to SIGTERM handler armed", median(armed[number]), "ms", 15 if own else None, note),
+            Row(f"{name}: exec to first line", median(lines[number]), "ms", None, note),
+            Row(f"{name}: above bare", median(above), "ms", 30 if own else None, note),
         ]
+        if number:
+            rows += [
+                make_ratio(f"launcher / {name}: handler armed", armed[0], armed[number]),
+                make_ratio(f"launcher / {name}: first line", lines[0], lines[number]),
+            ]
+    return rows
+
+
+def make_ratio(name: str, ours: list[float | None], theirs: list[float | None]) -> Row:
+    """The median over the rounds of ours divided by theirs, with the middle half of the rounds."""
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+    if len(ratios) < 2:
+        return Row(name, None, "times")
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return Row(name, middle, "times", None, f"half of the rounds in {low:.2f} to {high:.2f}")
+
+
+def measure(folder: Path, peer_python: str | None, against: Path | None, runs: int) -> list[Row]:
+    """Every figure."""
+    rows = measure_starts(folder, peer_python, against, runs)
     cpu, lost = chatty_ranks(folder / "chatty")
     return [
         *rows,
@@ -350,7 +394,8 @@ def show(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
     lines = ["| what | value | goal | |", "|---|---|---|---|"]
     for row in rows:
-        value = "never" if row.value is None else f"{row.value:.1f} {row.unit}"
+        digits = 2 if row.unit == "times" else 1
+        value = "never" if row.value is None else f"{row.value:.{digits}f} {row.unit}"
         verdict = "" if row.goal is None or row.value is None else ("met" if row.value <= row.goal else "MISSED")
         goal = "" if row.goal is None else f"at most {row.goal:g} {row.unit}"
         lines.append(f"| {row.name} | {value} | {goal} | {' '.join(filter(None, [verdict, row.note]))} |")
@@ -360,12 +405,19 @@ def show(rows: list[Row]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", help="Python of an environment with sagemaker-training")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, whose launcher takes turns")
+    parser.add_argument("--only-starts", action="store_true", help="the starts alone")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--only-hub", action="store_true", help="the groups of hosts alone")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = hub_rows() if args.only_hub else measure(Path(folder), args.peer_python, args.runs)
+        if args.only_hub:
+            rows = hub_rows()
+        elif args.only_starts:
+            rows = measure_starts(Path(folder), args.peer_python, args.against, args.runs)
+        else:
+            rows = measure(Path(folder), args.peer_python, args.against, args.runs)
     load = os.getloadavg()[0]
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}\n")
     print(show(rows))

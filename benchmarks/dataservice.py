@@ -37,7 +37,7 @@ NEEDS = {
     OURS_TLS: ("torch", "numpy", "grpc", "grpc_health", "cryptography"),
     "grpc_bytes": ("torch", "numpy", "grpc"),
     GRPC_TLS: ("torch", "numpy", "grpc", "cryptography"),
-    "arrow_flight": ("torch", "numpy", "pyarrow"),
+    "arrow_flight": ("torch", "numpy", "pyarrow.flight"),
     "tf_data_service": ("tensorflow",),
 }
 SHARES = {0.1: 0.6, 1.0: 0.8, 20.0: 0.8}  # megabytes of a batch -> goal, as a share of the raw socket's speed
@@ -97,7 +97,8 @@ def parsed() -> argparse.Namespace:
 
 def has(python: str, modules: tuple[str, ...]) -> bool:
     code = f"import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, {modules!r})))"
-    return subprocess.run([python, "-c", code]).returncode == 0
+    # The look for a part of a package that is not there ends with a traceback
+    return subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL).returncode == 0
 
 
 class Peer:
@@ -114,8 +115,8 @@ class Peer:
         self.takers: list[Any] = []
 
     def connect(self) -> None:
-        for port in self.ports:
-            wait_until_open(port)
+        for port, host in zip(self.ports, self.hosts, strict=True):
+            wait_until_open(port, host, self.name)
         for rank in range(self.consumers):
             more = [rank, self.consumers, *self.ports] if self.name.startswith(OURS) else []
             self.takers.append(self._started("take", self.ports[0], self.size, self.count, *more))
@@ -181,11 +182,13 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def wait_until_open(port: int) -> None:
+def wait_until_open(port: int, host: subprocess.Popen[str], name: str) -> None:
     """Without a connection, which the raw socket's server would take for its consumer."""
     deadline = time.monotonic() + HANGS
     wanted = f":{port:04X} "
     while time.monotonic() < deadline:
+        if host.poll() is not None:
+            raise SystemExit(f"the server of {name} ended with {host.returncode} before it listened: {host.args}")
         lines = [*Path("/proc/net/tcp").read_text().splitlines(), *Path("/proc/net/tcp6").read_text().splitlines()]
         if any(wanted in line[:50] and line.split()[3] == "0A" for line in lines[1:] if ":" in line):
             return

@@ -3,8 +3,8 @@
 GET /scope/key (404 until it is there), PUT /scope/key, DELETE /scope/rank ("I am connected"). When all ranks of a
 scope have said so its keys are dropped, so that hvd.init() after hvd.shutdown() meets no stale address.
 
-Horovod's client proves nothing. If DLC_RENDEZVOUS_SECRET is set, every path has to begin with that secret, which
-the launcher puts into the address that the ranks are given; all else is answered with 403.
+Horovod's client proves nothing. If DLC_RENDEZVOUS_SECRET is set, every path has to begin with it: the launcher puts
+it into the ranks' address. All else gets 403.
 Usage: horovod_rendezvous.py PORT SIZE LOCAL_SIZE CROSS_SIZE [ADDRESS...]     no address: every one of this machine
 """
 

@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "buildspec", tmp_path / "buildspec")
     (tmp_path / "docs").write_text("a file where a folder should be")
     done = dlc("schema", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"dlc: {tmp_path}/docs/buildspec.md: Not a directory\n")
+    assert (done.returncode, done.stderr) == (1, f"dlc: {tmp_path}/docs/clusters.md: Not a directory\n")
 
 
 # Verb -> the arguments without which it is no command line at all.
@@ -161,7 +161,7 @@ def test_a_name_that_no_image_has_is_said_before_an_engine_is_looked_for(
 
 # These read the images of this dlc's own checkout where there is no other, and write nothing there.
 IN_ANY_FOLDER = ("list", "show", "plan", "size", "sbom", "scan", "advise", "profile", "run", "tune-batch", "shell",
-                 "init", "build", "test", "diff", "push", "export", "verify-reproducible")  # fmt: skip
+                 "init", "build", "test", "diff", "push", "export", "verify-reproducible", "submit")  # fmt: skip
 WITHOUT_IMAGES = ("engine", "doctor", "packages", "lint", "ps", "logs", "stop", "exec", "clean", "completion")
 WITHOUT_A_CHECKOUT = (*IN_ANY_FOLDER, *WITHOUT_IMAGES)
 

@@ -22,9 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# A rank's address is a few hundred
+# An address is a few hundred
 LONGEST_VALUE_BYTES = 1 << 16
-# In a scope; a pair of ranks may have one
+# In a scope: one for a pair of ranks
 MOST_KEYS_PER_RANK = 64
 # Three, and those of process sets
 MOST_SCOPES = 1024

@@ -102,7 +102,7 @@ def snapshot(files: Tree, cache: Path) -> Path:
     """
     digest = hashlib.sha256()
     for path, file in sorted(files.items()):
-        digest.update(os.fsencode(path) + f"\0{file.executable}\0{hashlib.sha256(file.data).hexdigest()}\n".encode())
+        digest.update(os.fsencode(path) + f"\0{file.executable}\0{file.digest}\n".encode())
     folder = cache / "snapshots" / digest.hexdigest()
     wanted = _wanted_files(files)
     if _found_files(folder) != wanted:

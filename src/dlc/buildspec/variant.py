@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from packaging.utils import canonicalize_name
 
@@ -180,8 +180,12 @@ def _hash_settings(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
+@lru_cache(maxsize=4096)
 def normal_name(requirement: str) -> str:
-    """Return the package's name as indexes compare it: lower case, dashes, no extras and no version."""
+    """Return the package's name as indexes compare it: lower case, dashes, no extras and no version.
+
+    The locks of all images name the same few hundred packages again and again.
+    """
     return canonicalize_name(re.split(r"[\[=<>!~; ]", requirement, maxsplit=1)[0])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
 from dlc.core.errors import SpecError, UsageError
@@ -32,6 +34,11 @@ class SourceFile:
 
     data: bytes
     executable: bool = False
+
+    @cached_property
+    def digest(self) -> str:
+        """Return sha256 of the bytes, in hex. Many targets of a plan have the same file."""
+        return hashlib.sha256(self.data).hexdigest()
 
 
 Tree = Mapping[str, SourceFile]

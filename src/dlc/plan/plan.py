@@ -141,7 +141,7 @@ def make_content_key(target: Target, dockerfile: str, keys: Mapping[str, str], t
     """
     contexts = {".": target.context, **target.contexts}
     files = {
-        name: {path: (hashlib.sha256(file.data).hexdigest(), file.executable)
+        name: {path: (file.digest, file.executable)
                for path, file in files_below(tree, context.folder).items()}
         for name, context in contexts.items() if isinstance(context, Repo)
     }  # fmt: skip

@@ -41,11 +41,11 @@ BUILDX = {
 # What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
 # one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
 # the same moment, which only one of them may; or BuildKit lost track of a step that another build had begun
-# (moby/buildkit issue 2303); or the host is so busy that BuildKit missed a bound of its own, or lost its client.
+# (moby/buildkit issues 2303, 3635); or the host is so busy that BuildKit missed a bound of its own, or lost its client.
 # Finished steps are cached, so the build is run again.
 COLLISION = re.compile(
     r"parent snapshot \S+ does not exist|image \"\S+\": already exists|failed to get edge: inconsistent graph state"
-    rf"|{BUSY}"
+    rf"|failed to get state for index|{BUSY}"
 )
 # What an engine with the classic store says of a cached step whose layer it has deleted: after a restart it forgets
 # that several steps share one layer, and removing one of them (`docker builder prune`, or by itself when its cache is

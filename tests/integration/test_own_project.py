@@ -70,7 +70,7 @@ def test_its_job_runs_and_its_tests_pass(project: Project) -> None:
 
 
 def test_the_same_project_elsewhere_is_the_same_image(project: Project) -> None:
-    """Even if nothing of the build is cached but the files that were downloaded."""
+    """The folder's name and place are no part of it."""
     before = project.run("list", "--json", inside="demo")
     ref = project.run("show", "--ref", inside="demo").strip()
     docker("image", "rm", "--force", ref)

@@ -47,7 +47,7 @@ def project(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_the_image_has_the_package_and_the_folder_its_lock(image: Image, project: Project) -> None:
-    [lock] = (project.folder / "demo/locks").iterdir()
+    [lock] = (project.folder / "demo/locks").glob("[!.]*")
     assert lock.name == f"{image.variant.id}-demo"
     assert f"\n{PACKAGE}==" in (lock / "training.txt").read_text()
     ref = project.run("show", "--ref", inside="demo").strip()

@@ -133,10 +133,16 @@ def test_a_wrong_value_is_refused(job: JobFolder, name: str, value: str, expecte
     assert expected in refusal(job)
 
 
-def test_an_image_without_a_default_says_which_compiler_it_has(job: JobFolder) -> None:
-    text = refusal(image(job, "torch").hyperparameters(**ENABLED))
+@pytest.mark.parametrize(
+    ("libraries", "named"),
+    [(("torch",), "inductor"), (("torch", "torch_xla"), "xla"), (("tensorflow",), "xla")],
+)
+def test_an_image_without_a_default_says_which_compiler_it_has(
+    job: JobFolder, libraries: tuple[str, ...], named: str
+) -> None:
+    text = refusal(image(job, *libraries).hyperparameters(**ENABLED))
     assert "expected DLC_COMPILER_DEFAULT in the image" in text
-    assert text.endswith("set DLC_COMPILER=inductor")
+    assert text.endswith(f"set DLC_COMPILER={named}")
 
 
 def test_xla_without_torch_xla_is_refused(job: JobFolder) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from harness.job_folder import (
+    DATA,
+    DNN,
     HETEROGENEOUS,
     HOROVOD,
     MPI,
@@ -239,6 +241,10 @@ def test_a_parameter_server_counts_the_hosts_of_its_own_group(job: JobFolder) ->
     assert roles(job) == [("worker", 0, True)]
     assert "TF_CONFIG" not in job.process()["env"]
     assert read_request(job.environ).members == ("algo-2",)  # the others still end with it
+    two = [{**DATA, "hosts": ["algo-2"]}, {**DNN, "hosts": ["algo-1"]}]
+    job.config("resourceconfig", {**HETEROGENEOUS, "hosts": ["algo-1", "algo-2"], "instance_groups": two})
+    job.hyperparameters(**SERVERS, sagemaker_distribution_instance_groups=["dnn"])
+    assert "no parameter server: there is one host to share parameters" in decisions(job.explain())
 
 
 @pytest.mark.parametrize(("stated", "fact"), [(None, None), ("", None), ("{}", False), ('{"partitions": 2}', True)])

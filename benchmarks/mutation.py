@@ -48,7 +48,10 @@ ROOMS = {
         "dlc/test_schema.py", "dlc/test_selection.py", "dlc/test_size.py", "dlc/test_versions.py",
         "dlc/test_yaml_layers.py",
     ),
-    "dlc/plan": ("dlc/test_plan.py", "dlc/test_cuda.py", "dlc/test_efa.py"),
+    "dlc/plan": (
+        "dlc/test_plan.py", "dlc/test_plan_changes.py", "dlc/test_recipe.py", "dlc/test_project.py", "dlc/test_cuda.py",
+        "dlc/test_efa.py",
+    ),
     "entrypoint/launch/plan": (
         "entrypoint/test_strategies_*.py", "entrypoint/test_conformance.py", "entrypoint/test_compiler_request.py",
         "entrypoint/test_torchrun_ranks.py", "entrypoint/test_tf_data_groups.py", "entrypoint/test_arguments.py",

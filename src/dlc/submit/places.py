@@ -189,7 +189,8 @@ def read_place_options(place: Place, name: str, node: Node | None, words: Sequen
     problems: list[Problem] = []
     for word in words:
         over, found = _read_with(word)
-        merged = merge_layers(merged, over)
+        # What is no YAML has no value that could be wrong too.
+        merged = merged if found else merge_layers(merged, over)
         problems += found
     options, found = validate_node(place.OPTIONS, merged)
     raise_report([*problems, *found])

@@ -74,6 +74,17 @@ def test_another_jobs_key_is_refused_and_both_sides_know_why(server: bytes, clie
     pair.close()
 
 
+def test_what_comes_is_compared_in_a_time_that_tells_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    monkeypatch.setattr(hmac, "compare_digest", lambda *both: compared.append(both) is None)
+    pair.client.send({"secret": "of the job"})
+    pair.server.flush()
+    for end in (pair.client, pair.server, pair.client, pair.server):
+        end.receive()
+    assert [len(given) for given, _ in compared] == [64, 64, 64], "both proofs, and a line's MAC"
+    assert all(given == expected for given, expected in compared)
+
+
 def test_a_server_that_knows_nothing_gets_no_word_of_the_client(pair: Pair) -> None:
     pair.client.send({"secret": "of the job"})
     pair.sockets[0].send(b"dlc/2 group " + b"0" * 64 + b"\n")

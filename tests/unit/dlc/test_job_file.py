@@ -128,6 +128,10 @@ GOOD = "image: x\nscript: train.py\n"
         (f"{GOOD}source: cod", ["3:9: source: expected a folder, found no folder {}/cod"]),
         (f"{GOOD}source: code\ngroups: {{a: {{program: ../data.py}}}}",
          ["4:23: groups.a.program: expected a path in code, which every host gets, found ../data.py"]),
+        ("image: x\nscript: /train.py\nsource: code",
+         ["2:9: script: expected a path in code, which every host gets, found /train.py"]),
+        (f"{GOOD}groups: {{a: {{hosts: 100}}, b: {{}}}}",
+         ["3:9: groups: expected at most 100 hosts in all, found 101"]),
         (f"{GOOD}channels: {{training: dat}}",
          ["3:22: channels.training: expected a folder, or an address such as s3://bucket/data, found no folder dat"]),
         (f"{GOOD}hosts: 0", ["3:8: hosts: expected a whole number above 0, found '0'"]),
@@ -165,6 +169,19 @@ def test_what_is_wrong_is_named_with_line_and_column(folder: Path, text: str, sa
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
     with pytest.raises(UsageError, match="expected the file of a job, found none"):
         read_job_file(folder / "none.yml")
+
+
+def test_what_is_no_text_is_named(folder: Path) -> None:
+    (folder / "job.yml").write_bytes(b"image: \xff\n")
+    with pytest.raises(UsageError, match=r"job\.yml: expected the file of a job, found .*utf-8"):
+        read_job_file(folder / "job.yml")
+
+
+def test_a_path_of_the_file_may_begin_in_a_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    file = read(folder / "code", "image: x\nscript: ~/train.py\nchannels: {training: ../data}\n")
+    options = make_options(file)
+    assert (options.script, list(options.channels)) == (f"{folder}/train.py", [f"training={folder}/data"])
 
 
 def test_addresses_are_for_other_places(folder: Path) -> None:

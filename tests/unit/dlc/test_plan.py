@@ -15,6 +15,7 @@ from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError, SelectorError, UsageError
 from dlc.debian import suites
 from dlc.plan import targets
+from dlc.plan.changes import Difference, ImageChanges
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, make_identity
 from dlc.plan.plan import Decision, Plan, make_plan
 from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
@@ -227,8 +228,10 @@ def test_two_plans_of_one_tree_are_equal() -> None:
 def test_nothing_in_a_plan_can_be_changed() -> None:
     plan = make_plan(specimen(), sets=["base.image=debian:12"])
     contexts = [context for target in plan.targets for context in (target.context, *target.contexts.values())]
-    values = [plan, *plan.targets, *plan.decisions({}), *contexts, Pinned("ab", "file:///x")]
-    assert {type(value) for value in values} == {Plan, Target, Decision, Repo, Host, TargetRef, Image, Pinned}
+    changes = [Difference("python", "3.11", "3.12"), ImageChanges(TORCH_ID, "same")]
+    values = [plan, *plan.targets, *plan.decisions({}), *contexts, Pinned("ab", "file:///x"), *changes]
+    kinds = {Plan, Target, Decision, Repo, Host, TargetRef, Image, Pinned, Difference, ImageChanges}
+    assert {type(value) for value in values} == kinds
     for value in values:
         with pytest.raises(FrozenInstanceError):
             setattr(value, fields(value)[0].name, "other")
@@ -314,3 +317,12 @@ def test_a_package_that_another_contains_is_said_to_the_installers() -> None:
     target = plan.target(f"{TENSORFLOW_ID}/settings")
     assert target.dockerfile.count(" /stand-ins/install.sh tensorflow tensorflow-cpu==2.21.0 ") == 1
     assert target.contexts["scripts"] == SCRIPTS
+
+
+def test_the_users_variables_are_not_those_of_the_step_that_installs_stand_ins() -> None:
+    """A PATH or a PYTHONPATH of the buildspec could break the step."""
+    path = "buildspec/tensorflow/2.21-training.yml"
+    text = TENSORFLOW.replace("{framework:", "{provides: {tensorflow: tensorflow-cpu}, framework:")
+    plan = make_plan(locked(changed(unlocked(), path, text)), [TENSORFLOW_ID], ["env.PYTHONPATH=/mine"])
+    words = [line.split()[0] for line in plan.target(f"{TENSORFLOW_ID}/settings").dockerfile.splitlines()]
+    assert words == ["FROM", "RUN", "ENV"]

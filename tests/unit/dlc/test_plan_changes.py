@@ -29,6 +29,14 @@ def test_a_script_of_the_build_changes_what_is_built_with_it() -> None:
     assert (found.settings, found.packages, found.lock) == ((), (), "")
 
 
+def test_a_setting_that_is_part_of_no_key_is_a_change_and_builds_nothing_again() -> None:
+    tree = locked(unlocked())
+    other = changed(tree, PYTORCH_PATH, PYTORCH.replace("job: training", "job: training\nrepository: other"))
+    found = compare(tree, other)[TORCH_ID]
+    assert (found.what, found.settings) == (CHANGED, (Difference("repository", "dlc", "other"),))
+    assert (found.packages, found.lock, found.parts) == ((), "", ())
+
+
 def test_a_newer_framework_is_a_setting_and_a_package_and_reaches_the_image() -> None:
     found = compare(locked(unlocked()), locked(changed(unlocked(), PYTORCH_PATH, NEWER)))
     torch = found[TORCH_ID]

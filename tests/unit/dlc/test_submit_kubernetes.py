@@ -15,6 +15,7 @@ import yaml
 
 from dlc.jobs.job_file import read_job_file
 from dlc.submit import kubernetes
+from dlc.submit.kubernetes import client, logs
 from dlc.submit.kubernetes.options import OPTIONS
 from dlc.submit.kubernetes.source import MOST_BYTES, pack_code
 from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place, make_submitted, read_place_options
@@ -140,6 +141,18 @@ def test_only_the_training_group_decides_that_the_job_is_done(code: Path) -> Non
     assert job_set["spec"]["successPolicy"] == {"operator": "All"}
 
 
+@pytest.mark.parametrize(
+    ("stated", "targets"),
+    [('["dnn_group", "aside"]', ["dnn-group"]), ("dnn_group", ["dnn-group"]), ('["aside"]', None), ("7", None)],
+)
+def test_groups_that_are_stated_in_other_words_are_found_or_all_groups_count(
+    code: Path, stated: str, targets: list[str] | None
+) -> None:
+    job = replace(two_groups(code), hyperparameters={"sagemaker_distribution_instance_groups": stated})
+    *_, job_set = render(job)
+    assert job_set["spec"]["successPolicy"].get("targetReplicatedJobs") == targets
+
+
 def test_the_launchers_codes_say_what_is_started_again(code: Path) -> None:
     *_, job_set = render(make_job(code), retries="5")
     rules = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"]["rules"]
@@ -175,6 +188,20 @@ def test_what_the_job_states_is_a_limit(code: Path) -> None:
     found = pod["containers"][0]["resources"]
     assert found["limits"] == {"cpu": "0.5", "memory": "512Mi", "nvidia.com/gpu": "2"}
     assert found["requests"] == found["limits"]
+
+
+def test_all_gpus_are_those_of_the_machine_and_one_interface_is_the_rule(code: Path) -> None:
+    group = SubmittedGroup("dnn", 2, gpus="all", memory="1000000001", instance_type="g5.8xlarge")
+    (pod,) = pods(render(make_job(code, groups=(group,))))
+    assert pod["containers"][0]["resources"]["limits"] == {
+        "memory": "1000000001", "nvidia.com/gpu": "1", "vpc.amazonaws.com/efa": "1",
+    }  # fmt: skip
+
+
+def test_a_machine_that_the_catalogue_lacks_is_a_label_of_nodes_and_no_amount(code: Path) -> None:
+    (pod,) = pods(render(make_job(code, groups=(SubmittedGroup("dnn", 1, instance_type="ml.x9.huge"),))))
+    assert "resources" not in pod["containers"][0]
+    assert "nodeAffinity" in pod["affinity"]
 
 
 def test_folders_of_one_claim_are_one_volume(code: Path) -> None:
@@ -249,6 +276,59 @@ def test_a_large_source_is_refused_with_the_ways_that_are_left(tmp_path: Path) -
 )  # fmt: skip
 def test_what_a_cluster_cannot_do_is_refused_by_its_name(code: Path, changes: dict[str, Any], said: str) -> None:
     assert said in refused(make_job(code, **changes))
+
+
+def test_amounts_of_a_job_without_groups_stand_below_its_resources(code: Path) -> None:
+    group = SubmittedGroup("homogeneousCluster", 1, gpus="9", instance_type="ml.p4d.24xlarge")
+    assert refused(make_job(code, groups=(group,))).startswith("resources.gpus: expected at most what ml.p4d.24xlarge")
+
+
+def test_code_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert refused(make_job(tmp_path / "train.py")).startswith("source: expected files that can be read, found ")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "restarts", "state"),
+    [
+        ({}, 0, "Running"),
+        ({"Suspended": "True"}, 0, "Suspended"),
+        ({"Suspended": "False", "StartupPolicyCompleted": "True"}, 2, "Running, start 3"),
+        ({"Suspended": "True", "Completed": "True"}, 1, "Completed, start 2"),
+        ({"Completed": "False", "Failed": "True"}, 0, "Failed"),
+    ],
+)
+def test_the_state_of_a_job_has_the_number_of_its_start(conditions: dict[str, str], restarts: int, state: str) -> None:
+    stated = [{"type": name, "status": status} for name, status in conditions.items()]
+    assert client.read_state({"status": {"conditions": stated, "restarts": restarts}}) == state
+
+
+def pod_of(code: int | None, finished: str) -> dict[str, Any]:
+    state = {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": finished}}
+    return {"status": {"containerStatuses": [{"state": state}]}}
+
+
+def test_the_first_failure_is_the_jobs_and_a_success_before_it_is_none() -> None:
+    ends = [pod_of(0, "10:00:00"), pod_of(69, "10:00:02"), pod_of(7, "10:00:01"), pod_of(None, ""), {}]
+    assert client.read_code(ends) == 7
+    assert client.read_code(ends[3:]) == client.read_code([]) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"phase": "Pending"}, ""),
+        ({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, ""),
+        ({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]},
+         "a.digits waits: ErrImagePull: "),
+        ({"phase": "Pending", "conditions": [{"status": "True", "reason": "Unschedulable"}]}, ""),
+        ({"phase": "Pending", "conditions": [{"status": "False", "reason": "Unschedulable", "message": "no node"}]},
+         "a.digits waits: Unschedulable: no node"),
+        ({"phase": "Running", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}, ""),
+    ],
+)  # fmt: skip
+def test_why_a_pod_does_not_start_is_said_if_time_does_not_mend_it(status: dict[str, Any], said: str) -> None:
+    pod = {"metadata": {"name": "a-x7k2p"}, "spec": {"hostname": "a", "subdomain": "digits"}, "status": status}
+    assert logs.explain_waiting(pod) == said
 
 
 def test_two_groups_that_kubernetes_cannot_tell_apart_are_refused(code: Path) -> None:

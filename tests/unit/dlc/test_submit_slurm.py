@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from dlc.core.errors import SpecError, UsageError
 from dlc.jobs.job_file import read_job_file
-from dlc.submit import slurm
+from dlc.submit import places, slurm
 from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place, make_submitted, read_place_options
 from dlc.submit.slurm.options import OPTIONS
 
@@ -88,6 +89,70 @@ def test_a_job_that_may_start_again_has_checkpoints_that_all_nodes_see() -> None
 
 
 @pytest.mark.parametrize(
+    ("reference", "named"),
+    [
+        ("dlc/pytorch:2.13", "dlc/pytorch:2.13"),
+        ("localhost/dlc/pytorch:2.13", "localhost#dlc/pytorch:2.13"),
+        ("host:5000/pytorch", "host:5000#pytorch"),
+        ("pytorch", "pytorch"),
+        ("/shared/x.sqsh", "/shared/x.sqsh"),
+        ("./a.b/x", "./a.b/x"),
+        ("a.b/x.sqsh", "a.b/x.sqsh"),
+    ],
+)
+def test_pyxis_tells_a_registry_from_a_folder_by_its_dots_and_its_port(reference: str, named: str) -> None:
+    (step,) = [line for line in lines(job(image=reference)) if line.startswith("srun")]
+    assert f"--container-image={shlex.quote(named)} " in step
+
+
+@pytest.mark.parametrize(
+    ("reference", "named"),
+    [
+        ("registry.example/dlc/pytorch:2.13", "docker://registry.example/dlc/pytorch:2.13"),
+        ("library://dlc/pytorch", "library://dlc/pytorch"),
+        ("x.sif", "x.sif"),
+        ("./x", "./x"),
+    ],
+)
+def test_apptainer_takes_an_image_of_a_registry_or_a_file(reference: str, named: str) -> None:
+    groups = (SubmittedGroup("a", 1), SubmittedGroup("b", 1, gpus="1"))
+    found = lines(job(image=reference, groups=groups, checkpoints="/shared/kept"), container="apptainer")
+    (host,) = [line for line in found if line.startswith("host=")]
+    assert f" {named} /usr/bin/tini " in host
+    assert "exec apptainer exec --no-home --writable-tmpfs --nv " in host
+    assert "--bind /shared/kept:/opt/ml/checkpoints " in host
+    assert not [line for line in found if "--container-" in line or "ln -sfn" in line]
+
+
+def test_pyxis_mounts_checkpoints_that_are_not_in_the_jobs_folder() -> None:
+    for checkpoints, more in (("/shared/kept", ",/shared/kept:/shared/kept"), ("/shared/dlc-jobs/digits/kept", "")):
+        (step,) = [line for line in lines(job(checkpoints=checkpoints)) if line.startswith("srun")]
+        assert f":/shared/data:ro{more} " in step
+
+
+def test_a_bundle_is_the_container_and_without_one_there_is_no_word_of_it() -> None:
+    (step,) = [line for line in lines(job(), container="oci", bundle="/shared/b") if line.startswith("srun")]
+    assert " --container=/shared/b " in step
+    assert "container" not in "".join(line for line in lines(job(), container="none") if line.startswith("srun"))
+
+
+def test_nodes_of_ones_own_and_a_job_without_a_limit_that_could_be_warned_of() -> None:
+    assert "#SBATCH --exclusive" in lines(job(), exclusive="yes")
+    found = lines(job(), time="UNLIMITED")
+    assert not [line for line in found if "--signal" in line or "--exclusive" in line]
+
+
+def test_a_groups_options_stand_over_the_jobs_and_both_more_options_are_given() -> None:
+    groups = (SubmittedGroup("data", 2), SubmittedGroup("dnn", 1))
+    own = {"dnn": {"constraint": "h100", "nodelist": "n[1-2]", "extra": ("--licenses=a",)}}
+    found = lines(job(groups=groups), constraint="x86", extra=("--reservation=night",), groups=own)
+    first, second = " ".join(line for line in found if line.startswith("#SBATCH")).split("#SBATCH hetjob")
+    assert ("--constraint=x86" in first, "--nodelist" in first, "--licenses" in first) == (True, False, False)
+    for word in ("--constraint=h100", "--nodelist=n[1-2]", "--reservation=night", "--licenses=a"):
+        assert f"#SBATCH {word}" in second
+
+
+@pytest.mark.parametrize(
     ("changes", "options", "keys"),
     [
         ({"channels": {"training": "s3://bucket/data"}}, {}, ("channels", "training")),
@@ -128,3 +193,32 @@ def test_an_option_that_is_none_is_named(word: str, said: str) -> None:
 def test_a_place_that_is_none_is_named() -> None:
     with pytest.raises(UsageError, match="did you mean 'slurm'"):
         load_place("slrum")
+
+
+def test_a_place_that_this_dlc_lacks_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="--to slurm: this dlc has no module for slurm"):
+        load_place("slurm")
+
+
+def test_words_of_the_command_line_stand_over_the_file_and_all_mistakes_are_told_at_once() -> None:
+    file = read_job_file(JOB_FILE)
+    place = load_place("slurm")
+    read = read_place_options(place, "slurm", file.node, ["partition=gpu", "extra=[--licenses=a]", "account="])
+    assert (read.partition, read.extra, read.account) == ("gpu", ("--licenses=a",), "")
+    with pytest.raises(UsageError) as caught:
+        read_place_options(place, "slurm", file.node, ["extra=[", "tim=5"])
+    assert [line.partition(":")[0] for line in caught.value.message.splitlines()] == ["--with extra", "--with tim"]
+
+
+def test_a_place_gets_types_of_machines_and_names_of_secrets_and_no_value_of_one(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "job.yml").write_text(
+        "image: x\nscript: train.py\nresources: {instance_type: ml.c5.xlarge}\n"
+        "groups: {a: {}, b: {instance_type: ml.g5.xlarge}}\n"
+        "environment: {DLC_JOB_TOKEN: {from: environment}, HF_TOKEN: {from: environment}, A: b}\n"
+    )
+    made = make_submitted(read_job_file(tmp_path / "job.yml"), image="x:1", name="mine", folder=tmp_path / "out")
+    assert [group.instance_type for group in made.groups] == ["ml.c5.xlarge", "ml.g5.xlarge"]
+    assert made.secrets == ("DLC_JOB_TOKEN", "HF_TOKEN")
+    assert made.environment == {"DLC_TERMINATION_GRACE": "30", "A": "b"}

@@ -133,10 +133,16 @@ def test_a_wrong_value_is_refused(job: JobFolder, name: str, value: str, expecte
     assert expected in refusal(job)
 
 
-def test_an_image_without_a_default_says_which_compiler_it_has(job: JobFolder) -> None:
-    text = refusal(image(job, "torch").hyperparameters(**ENABLED))
+@pytest.mark.parametrize(
+    ("libraries", "named"),
+    [(("torch",), "inductor"), (("torch", "torch_xla"), "xla"), (("tensorflow",), "xla")],
+)
+def test_an_image_without_a_default_says_which_compiler_it_has(
+    job: JobFolder, libraries: tuple[str, ...], named: str
+) -> None:
+    text = refusal(image(job, *libraries).hyperparameters(**ENABLED))
     assert "expected DLC_COMPILER_DEFAULT in the image" in text
-    assert text.endswith("set DLC_COMPILER=inductor")
+    assert text.endswith(f"set DLC_COMPILER={named}")
 
 
 def test_xla_without_torch_xla_is_refused(job: JobFolder) -> None:
@@ -156,6 +162,14 @@ def test_the_first_pytorch_that_compiles_in_place_is_taken(job: JobFolder) -> No
     assert compiler(image(job, "torch", torch="2.3.0").hyperparameters().env(DLC_COMPILER="inductor"))
 
 
+def test_a_pytorch_of_unknown_version_is_believed(job: JobFolder) -> None:
+    image(job, "torch").hyperparameters().env(DLC_COMPILER="inductor")
+    (job.base / "venv/lib/python3.11/site-packages/torch/version.py").write_text("git_version = 'x'\n")
+    assert compiler(job)
+    (job.base / "venv/lib/python3.11/site-packages/torch/version.py").unlink()
+    assert compiler(job)
+
+
 def test_inductor_for_tensorflow_is_refused(job: JobFolder) -> None:
     text = refusal(image(job, "tensorflow").hyperparameters().env(DLC_COMPILER="inductor"))
     assert text.endswith("set DLC_COMPILER=xla")
@@ -167,7 +181,9 @@ def test_inductor_without_a_cpp_compiler_is_refused(job: JobFolder) -> None:
     own = job.base / "own++"
     own.touch(mode=0o755)
     assert compiler(job.env(CXX=str(own)))
+    assert compiler(job.env(CXX=f"{own} -m64"))
     assert "expected the C++ compiler clang++" in refusal(job.env(CXX="clang++"))
+    assert "inductor writes C++" in refusal(job.env(CXX=" "))
     assert compiler(job.env(DLC_NUM_GPUS="1"))  # which needs none
 
 

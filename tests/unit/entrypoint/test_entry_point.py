@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from harness.job_folder import JobFolder
 from launch.base.errors import LaunchError
 from launch.job import entry_point
+from launch.plan import install
 from launch.plan.host_plan import make_host_plan
-from launch.plan.install import make_own_folders
 from launch.plan.request import read_request
 
 PYTHON = "/opt/venv/bin/python"
@@ -115,12 +116,81 @@ def test_requirements_are_installed_for_scripts_and_for_shell_scripts_alike(job:
     assert job.explain()["before"][0]["argv"][0] == PYTHON
 
 
+def test_packages_of_a_private_repository_are_installed_by_the_program_that_logs_in(job: JobFolder) -> None:
+    job.code(["train.py", "requirements.txt"])
+    (plain,) = job.explain()["before"]
+    assert plain["argv"][1].endswith("/programs/pip_install.py")
+    (private,) = job.env(CA_REPOSITORY_ARN="arn:aws:codeartifact:x").explain()["before"]
+    assert private["argv"][1].endswith("/programs/codeartifact_pip.py")
+    assert private["argv"][2:] == ["arn:aws:codeartifact:x", *plain["argv"][2:]]
+    assert (private["role"], private["rank"], private["failure"]) == (
+        "install", -1, "requirements.txt could not be installed",
+    )  # fmt: skip
+    (package,) = JobFolder(job.base / "other").code(["setup.py"]).env(SAGEMAKER_PROGRAM="a.py").explain()["before"]
+    assert package["failure"] == "the package could not be installed"
+
+
+@pytest.mark.parametrize("name", ["lib/python3.11/site-packages", ""])
+def test_packages_go_below_the_run_directory_if_the_image_takes_none(
+    job: JobFolder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder without packages is no environment that they could be added to."""
+    (job.base / "venv" / name).mkdir(parents=True)
+    job.code(["train.py", "requirements.txt"]).env(DLC_VENV=str(job.base / "venv"), DLC_RUN_DIR=str(job.base / "run"))
+    installed_in_place = job.explain()
+    monkeypatch.setattr(install.os, "access", lambda *_: False)
+    monkeypatch.setattr(install, "can_make_folder", lambda _: True)
+    found = job.explain()
+    own = "/opt/ml/run/packages"
+    assert installed_in_place["before"][0]["argv"][0] == "/opt/ml/venv/bin/python"
+    assert found["before"][0]["argv"][0] == (f"{own}/bin/python" if name else "/opt/ml/venv/bin/python")
+    path = found["env"]["PYTHONPATH"].split(":")
+    assert path[:-1] == (["/opt/ml/code", f"{own}/{name}"] if name else ["/opt/ml/code"])
+    assert found["env"]["PATH"].startswith(f"{own}/bin:/opt/ml/venv/bin:") == bool(name)
+    monkeypatch.setattr(install, "can_make_folder", lambda _: False)
+    assert own not in job.explain()["env"]["PATH"]
+
+
+def test_a_home_that_cannot_be_written_to_is_replaced_and_a_user_without_a_name_gets_a_number(
+    job: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(install.os, "access", lambda *_: False)
+    monkeypatch.setattr(install, "can_make_folder", lambda _: True)
+    home = {"HOME": "/run/x/home"}
+    assert install.home_variables({"HOME": "/"}, "/run/x") == home
+    assert install.home_variables({}, "/run/x") == install.home_variables({"HOME": ""}, "/run/x") == {}
+    monkeypatch.setattr(pwd, "getpwuid", lacks)
+    monkeypatch.setattr(install.os, "geteuid", lambda: 1234)
+    assert install.home_variables({"HOME": "/"}, "/run/x") == {**home, "USER": "1234"}
+    assert install.home_variables({"HOME": "/", "USER": "me"}, "/run/x") == {**home, "USER": "me"}
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_the_reason_and_a_command_goes_on_without(
+    job: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = job.base / "run"
+    run.mkdir(mode=0o700)
+    (run / "home").touch()
+    context = make_host_plan(read_request(job.code().environ)).context
+    with pytest.raises(LaunchError, match=f"{run}: cannot be made; .*File exists"):
+        install.make_own_folders(context._replace(run_dir=str(run), env={**context.env, "HOME": f"{run}/home"}))
+    monkeypatch.setattr(install.os, "access", lambda *_: False)
+    monkeypatch.setattr(install, "can_make_folder", lambda _: True)
+    assert install.make_home({"HOME": "/"}, str(run)) == {}
+    (run / "home").unlink()
+    assert install.make_home({"HOME": "/"}, str(run))["HOME"] == f"{run}/home"
+    assert (run / "home").is_dir()
+
+
 def test_the_home_that_the_launcher_makes_is_private_and_may_be_there_already(job: JobFolder) -> None:
     context = make_host_plan(read_request(job.code().environ)).context
     home = job.base / "run/home"
     own = context._replace(run_dir=str(home.parent), env={**context.env, "HOME": str(home)})
     for _ in range(2):
-        make_own_folders(own)
+        install.make_own_folders(own)
     assert [folder.stat().st_mode & 0o777 for folder in (home.parent, home)] == [0o700, 0o700]
 
 

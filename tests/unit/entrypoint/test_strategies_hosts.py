@@ -8,7 +8,21 @@ from typing import Any
 
 import pytest
 
-from harness.job_folder import HETEROGENEOUS, HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, decisions, hosts, roles
+from harness.job_folder import (
+    DATA,
+    DNN,
+    HETEROGENEOUS,
+    HOROVOD,
+    MPI,
+    SERVERS,
+    TORCHRUN,
+    XLA,
+    JobFolder,
+    decisions,
+    hosts,
+    roles,
+    training_env,
+)
 from launch.plan.host_plan import make_host_plan
 from launch.plan.network import Network
 from launch.plan.request import read_request
@@ -227,6 +241,30 @@ def test_a_parameter_server_counts_the_hosts_of_its_own_group(job: JobFolder) ->
     assert roles(job) == [("worker", 0, True)]
     assert "TF_CONFIG" not in job.process()["env"]
     assert read_request(job.environ).members == ("algo-2",)  # the others still end with it
+    two = [{**DATA, "hosts": ["algo-2"]}, {**DNN, "hosts": ["algo-1"]}]
+    job.config("resourceconfig", {**HETEROGENEOUS, "hosts": ["algo-1", "algo-2"], "instance_groups": two})
+    job.hyperparameters(**SERVERS, sagemaker_distribution_instance_groups=["dnn"])
+    assert "no parameter server: there is one host to share parameters" in decisions(job.explain())
+
+
+@pytest.mark.parametrize(("stated", "fact"), [(None, None), ("", None), ("{}", False), ('{"partitions": 2}', True)])
+def test_scripts_that_ask_for_amazons_own_libraries_are_told_as_on_the_platform(
+    job: JobFolder, stated: str | None, fact: bool | None
+) -> None:
+    job.hyperparameters().env(**({} if stated is None else {"SM_HP_MP_PARAMETERS": stated}))
+    facts = training_env(job.explain())
+    assert facts["is_modelparallel_enabled"] is fact
+    assert (facts["is_smddpmprun_installed"], facts["is_smddprun_installed"]) == (False, False)
+
+
+def test_without_a_path_of_the_user_programs_are_found_at_the_usual_places(job: JobFolder) -> None:
+    del job.hyperparameters().environ["PATH"]
+    assert job.explain()["env"]["PATH"] == "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"
+
+
+def test_a_parameter_server_on_the_only_host_is_not_asked_for_as_on_the_platform(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1")).hyperparameters(**SERVERS)
+    assert (job.explain()["strategy"], read_request(job.environ).strategy) == ("single", None)
 
 
 def test_what_an_outer_job_said_does_not_reach_the_script(job: JobFolder) -> None:

@@ -145,6 +145,35 @@ def test_mpi_takes_custom_options_with_quotes_and_any_entry_point(job: JobFolder
     assert "mpi4py" not in argv
 
 
+@pytest.mark.parametrize(
+    ("options", "level", "others"),
+    [
+        ("--NCCL_DEBUG WARN -x A=1", "WARN", ["-x", "A=1"]),
+        ("-x A=1 -NCCL_DEBUG=", "", ["-x", "A=1"]),
+        ("-x A=1 --NCCL_DEBUG", "INFO", ["-x", "A=1"]),
+        ("", "INFO", []),
+    ],
+)
+def test_nccls_level_may_stand_among_the_options_of_mpirun(
+    job: JobFolder, options: str, level: str, others: list[str]
+) -> None:
+    job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI, sagemaker_mpi_custom_mpi_options=options)
+    argv = job.process()["argv"]
+    assert [word for word in argv if "NCCL_DEBUG" in word] == [f"NCCL_DEBUG={level}"]
+    begin = argv.index("PATH") + 1
+    assert argv[begin : argv.index("/usr/bin/python3", begin)] == others
+
+
+def test_options_for_the_mpirun_of_smdistributed_are_not_used_by_torchrun_and_that_is_said(job: JobFolder) -> None:
+    asked = {"sagemaker_distributed_dataparallel_enabled": True}
+    said = "sagemaker_distributed_dataparallel_custom_mpi_options is not used: there is no mpirun"
+    assert said not in decisions(job.hyperparameters(**asked).explain())
+    job.hyperparameters(**asked, sagemaker_distributed_dataparallel_custom_mpi_options="-x A=1")
+    assert (job.explain()["strategy"], said in decisions(job.explain())) == ("torchrun", True)
+    job.code(["run.sh"]).hyperparameters(**asked, sagemaker_program="run.sh")
+    assert job.explain()["strategy"] == "mpi"
+
+
 def test_without_mpi4py_in_the_image_ranks_run_without_it_and_a_line_says_so(job: JobFolder) -> None:
     install(job, "torch")
     data = job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI).explain()

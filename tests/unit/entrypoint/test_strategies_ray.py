@@ -91,6 +91,11 @@ def test_a_node_has_the_devices_of_its_host_and_its_group_as_often_as_it_has_cpu
     assert json.loads(option(process, "resources")) == {"data": 6}
 
 
+def test_a_host_with_more_gpus_than_cpus_has_its_group_as_often_as_gpus(job: JobFolder) -> None:
+    on(job, "algo-2", "data").hyperparameters(**RAY, **DNN_GROUP).env(DLC_NUM_CPUS="2", DLC_NUM_GPUS="8")
+    assert json.loads(option(job.process(), "resources")) == {"data": 8}
+
+
 def test_hosts_with_other_devices_fit_together(job: JobFolder) -> None:
     known = {}
     for host, group, gpus in (("algo-1", "dnn", "8"), ("algo-2", "data", "0"), ("algo-3", "dnn", "8")):
@@ -113,6 +118,15 @@ def test_nodes_listen_and_meet_on_the_jobs_own_network(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1", "algo-2", current="algo-2"))
     (node,) = launch(job, Network(listen=("10.0.0.2",), **met)).processes  # type: ignore[arg-type]
     assert {"--node-ip-address=10.0.0.2", "--address=10.0.0.1:6379"} <= set(node.argv)
+
+
+def test_a_network_of_ipv6_alone_is_taken_and_a_head_of_unknown_address_is_reached_by_its_name(job: JobFolder) -> None:
+    head, script = launch(job, Network(listen=("fd00::1", "fd00::2"))).processes
+    assert "--node-ip-address=fd00::1" in head.argv
+    assert script.env["RAY_ADDRESS"] == "[fd00::1]:6379"
+    head, script = launch(job, Network()).processes
+    assert not [word for word in head.argv if word.startswith("--node-ip-address")]
+    assert script.env["RAY_ADDRESS"] == "algo-1:6379"
 
 
 def test_the_cluster_is_closed_by_a_secret_that_is_only_in_a_private_file(job: JobFolder) -> None:

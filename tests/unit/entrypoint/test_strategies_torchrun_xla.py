@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.job_folder import MPI, TORCHRUN, XLA, JobFolder, hosts, install
+from harness.job_folder import MPI, TORCHRUN, XLA, JobFolder, decisions, hosts, install
 from launch.base.errors import LaunchError
 from launch.plan.host_plan import make_host_plan
 from launch.plan.request import read_request
@@ -104,6 +104,29 @@ def test_a_script_with_mp_fn_is_called_by_our_spawn_program(job: JobFolder, text
     assert argv[-2].endswith("programs/xla_spawn.py") == spawned
 
 
+def test_a_module_and_a_script_that_is_not_there_yet_are_not_called_by_our_spawn_program(job: JobFolder) -> None:
+    job.code(["pkg/train.py"], "def _mp_fn(index):\n    pass\n")
+    for program, target in (("-m pkg.train", ["-m", "pkg.train"]), ("later.py", ["1", "later.py"])):
+        argv = job.hyperparameters(**XLA, sagemaker_program=program).process()["argv"]
+        assert argv[-2:] == target
+
+
+def test_the_users_own_device_of_xla_stays_and_each_thread_of_the_cpu_has_its_device(job: JobFolder) -> None:
+    job.hyperparameters(**XLA, sagemaker_mpi_num_of_processes_per_host=4).env(DLC_NUM_GPUS="2", PJRT_DEVICE="CPU")
+    assert "PJRT_DEVICE=CPU: set by the user" in decisions(job.explain())
+    assert job.process()["env"]["XLA_THREAD_POOL_SIZE"] == "8"
+    job.hyperparameters(**XLA, sagemaker_mpi_num_of_processes_per_host=16)
+    assert job.process()["env"]["XLA_THREAD_POOL_SIZE"] == "16"
+
+
+def test_who_starts_ranks_below_a_program_of_their_own_keeps_it(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN)
+    assert job.process()["env"]["PYTHON_EXEC"].endswith("/programs/torch_rank.py")
+    assert "DLC_RANK_PYTHON" not in job.env(PYTHON_EXEC="/mine").process()["env"]
+    del job.environ["PYTHON_EXEC"]
+    assert "PYTHON_EXEC" not in job.config("resourceconfig", hosts("algo-1")).process()["env"]
+
+
 @pytest.mark.parametrize("strategy", [TORCHRUN, XLA])
 def test_what_starts_python_processes_rejects_other_programs(job: JobFolder, strategy: dict[str, Any]) -> None:
     job.code(["run.sh"]).hyperparameters(sagemaker_program="run.sh", **strategy)
@@ -115,7 +138,10 @@ def test_a_users_own_master_reaches_torchruns_flags(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN).env(MASTER_ADDR="10.0.0.9", MASTER_PORT="29500")
     argv = " ".join(job.process()["argv"])
     assert "--master_addr 10.0.0.9 --master_port 29500" in argv
-    assert "--rdzv_endpoint 10.0.0.9:29500" in " ".join(job.env(DLC_ELASTIC="1:2").process()["argv"])
+    elastic = " ".join(job.env(DLC_ELASTIC="1:2").process()["argv"])
+    assert "--rdzv_endpoint 10.0.0.9:29500" in elastic
+    assert "is_host" not in elastic
+    assert "[fd00::1]:29500" in job.env(MASTER_ADDR="[fd00::1]").process()["argv"]
 
 
 @pytest.mark.parametrize("strategy", [TORCHRUN, XLA, MPI])
@@ -160,6 +186,13 @@ def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:
     assert "ACCELERATE_USE_CPU" not in job.env(ACCELERATE_USE_CPU="false").process()["env"]  # the user's own stays
     del job.environ["ACCELERATE_USE_CPU"]
     assert "ACCELERATE_USE_CPU" not in job.env(DLC_NUM_GPUS="1").process()["env"]
+
+
+def test_an_image_that_nobody_knows_may_hold_pytorch_and_one_of_tensorflow_does_not(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN)
+    assert job.env(DLC_VENV="/none").process()["env"]["ACCELERATE_USE_CPU"] == "true"
+    install(job, "tensorflow")
+    assert "ACCELERATE_USE_CPU" not in job.process()["env"]
 
 
 def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFolder) -> None:

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dlc_runtime.dataservice.schedule.requests import MOST_LOST_SERVERS, Request, RequestQueue
+from dlc_runtime.dataservice.schedule.requests import MOST_LOST_SERVERS, LateRequest, Request, RequestQueue
 from harness.examples import examples
 
 IDS = 40
@@ -185,6 +185,13 @@ def test_a_late_id_is_told_with_the_servers_that_owe_it() -> None:
     late = queue.first_late(5.0, 5.0)
     assert late is not None
     assert (late.id, late.servers) == (0, (0,))
+
+
+def test_an_id_is_late_since_its_first_request_however_often_it_was_asked_again() -> None:
+    queue, _ = asked(1, ids=1)
+    queue.add_server(1)
+    assert queue.next_requests(ELSEWHERE_AFTER + 2) == [Request(1, 0)]
+    assert queue.first_late(20.0, 20.0) == LateRequest(0, (0, 1), 0.0)
 
 
 def test_an_epoch_whose_ids_are_still_to_come_is_empty_and_not_over() -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dlc.core.checkout import find_root
-from dlc.jobs.job_file import read_job_file
-from dlc.submit.places import load_place, make_submitted, read_place_options
 from harness.images import Image
-from harness.pods import COMPLETED, FAILED, Cluster
+from harness.pods import COMPLETED, FAILED, Cluster, render_objects
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 in_pytorch = pytest.mark.when(framework="pytorch", version=">=2.0")
@@ -38,18 +34,7 @@ if os.environ["SM_CURRENT_HOST"].startswith("dlc-digits-data-group-0-1"):
     sys.exit("no such picture")
 time.sleep(600)
 """
-
-
 STOPPED_AS_A_USER = "hosts: 2\ncheckpoints: pvc://work/saved\ngrace: 60\nuser: 1000:100\n"
-
-
-def render(file: Path, *words: str) -> Any:
-    """The objects of a job's file, as dlc submit would create them."""
-    place, found = load_place("kubernetes"), read_job_file(file)
-    options = read_place_options(place, "kubernetes", found.node, ["pull_policy=Never", *words])
-    job = make_submitted(found, image=found.spec.image, name="digits", folder=file.parent)
-    assert place.refuse_job(job, options) == []
-    return place.render_job(job, options).value
 
 
 def write_job(folder: Path, image: Image, script: str, more: str) -> Path:
@@ -59,23 +44,9 @@ def write_job(folder: Path, image: Image, script: str, more: str) -> Path:
 
 
 @in_pytorch
-@pytest.mark.parametrize("kind", ["jobset", "trainjob"])
-def test_the_example_of_two_groups_ends_well(image: Image, tmp_path: Path, kind: str) -> None:
-    file = find_root() / "examples/heterogeneous/pytorch/job.yml"
-    objects = render(file, f"kind={kind}", "results=pvc://work/results")
-    with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}, image=image.ref) as cluster:
-        ended = cluster.run()
-    assert (ended.state, len(ended.codes)) == (COMPLETED, 1), ended.log
-    assert set(ended.codes[0].values()) == {0}, ended.log
-    results = tmp_path / "volumes/work/results/digits"
-    assert (results / "model/model.pt").is_file()
-    assert (results / "output/metrics-rank0.json").is_file()
-
-
-@in_pytorch
 def test_a_script_that_fails_ends_all_pods_and_starts_none_again(image: Image, tmp_path: Path) -> None:
     groups = "groups: {data_group: {hosts: 2}, dnn_group: {hosts: 1}}\n"
-    objects = render(write_job(tmp_path, image, FAILS, groups))
+    objects = render_objects(write_job(tmp_path, image, FAILS, groups))
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         ended = cluster.run()
     assert (ended.state, len(ended.codes)) == (FAILED, 1), ended.log
@@ -85,7 +56,7 @@ def test_a_script_that_fails_ends_all_pods_and_starts_none_again(image: Image, t
 
 @in_pytorch
 def test_a_job_that_is_stopped_saves_on_every_host(image: Image, tmp_path: Path) -> None:
-    objects = render(write_job(tmp_path, image, SAVES, STOPPED_AS_A_USER))
+    objects = render_objects(write_job(tmp_path, image, SAVES, STOPPED_AS_A_USER))
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         cluster.start()
         cluster.wait_for("trains")
@@ -98,7 +69,7 @@ def test_a_job_that_is_stopped_saves_on_every_host(image: Image, tmp_path: Path)
 @in_pytorch
 def test_a_drained_node_starts_the_job_again_and_it_goes_on(image: Image, tmp_path: Path) -> None:
     more = "hosts: 2\ncheckpoints: pvc://work/saved\ngrace: 60\n"
-    objects = render(write_job(tmp_path, image, SAVES, more), "results=pvc://work/results")
+    objects = render_objects(write_job(tmp_path, image, SAVES, more), "results=pvc://work/results")
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         cluster.start()
         cluster.wait_for("trains")
@@ -113,7 +84,7 @@ def test_a_drained_node_starts_the_job_again_and_it_goes_on(image: Image, tmp_pa
 @in_pytorch
 def test_a_lost_node_starts_the_job_again(image: Image, tmp_path: Path) -> None:
     more = "hosts: 2\ncheckpoints: pvc://work/saved\nenvironment: {DLC_HEARTBEAT_TIMEOUT: 10}\n"
-    objects = render(write_job(tmp_path, image, SAVES, more))
+    objects = render_objects(write_job(tmp_path, image, SAVES, more))
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         cluster.start()
         cluster.wait_for("trains")
@@ -127,7 +98,7 @@ def test_a_lost_node_starts_the_job_again(image: Image, tmp_path: Path) -> None:
 
 @in_pytorch
 def test_a_setting_that_is_wrong_starts_nothing_again(image: Image, tmp_path: Path) -> None:
-    objects = render(write_job(tmp_path, image, "print('trained')", "environment: {DLC_PREFLIGHT: maybe}\n"))
+    objects = render_objects(write_job(tmp_path, image, "print('trained')", "environment: {DLC_PREFLIGHT: maybe}\n"))
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         ended = cluster.run()
     assert (ended.state, ended.codes) == (FAILED, [{"dlc-digits-node-0-0": 78}]), ended.log

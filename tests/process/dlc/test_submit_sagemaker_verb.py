@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tarfile
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from real_launcher import runnable_job, train
 
 from dlc.cli import run
 from dlc.core.errors import HostError, ImageError, PlatformError
-from dlc.submit.sagemaker import aws, follow, image, submit
+from dlc.submit.sagemaker import aws, image, submit
 from harness.sagemaker import (
     ACCOUNT,
     BUCKET,
@@ -29,6 +28,7 @@ from harness.sagemaker import (
     ROLE,
     Account,
     list_objects,
+    open_account,
     push_image,
     serving_aws,
 )
@@ -58,28 +58,15 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def account(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
     """A user's shell in a folder with a job, an account with a bucket and the image."""
-    own = {"AWS_ENDPOINT_URL": server, "DLC_CACHE_DIR": str(tmp_path / "cache"), "HF_TOKEN": "s3cret",
-           "DLC_ENGINE": "off", "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}  # fmt: skip
-    for name, value in {**ENVIRON, **own}.items():
+    own = {"HF_TOKEN": "s3cret", "DLC_ENGINE": "off", "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    for name, value in own.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
     monkeypatch.chdir(tmp_path)
-    boto3.setup_default_session()
-    aws.forget_clients()
-    reset(server)
-    boto3.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+    made = open_account(server, tmp_path / "cache", monkeypatch)
     push_image("dlc/pytorch", TAG, f"{TAG}-20261120", f"{TAG}-0123456789ab")
     (tmp_path / "job.yml").write_text(JOB)
     (tmp_path / "train.py").write_text("print('trained')\n")
-    made = Account()
-    made.install(monkeypatch)
-    monkeypatch.setattr(follow, "ASK_SECONDS", 0.05)
     return made
-
-
-def reset(server: str) -> None:
-    """Empty all accounts."""
-    urllib.request.urlopen(urllib.request.Request(f"{server}/moto-api/reset", method="POST")).close()
 
 
 def submit_to(*words: str) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from dlc.cli import run
-from dlc.core import labels
 from dlc.core.checkout import find_root
 from dlc.core.process import run_program
 from harness.engine import CALM
@@ -100,12 +99,15 @@ def test_on_slurm(file: Path, image: Image, slurm: Slurm, tmp_path: Path) -> Non
 def test_on_machines_of_sagemaker(
     file: Path, image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """moto keeps the account: the image's digest, the uploaded code, the request, of which the hosts are made here."""
-    key = image.inspected["Config"]["Labels"][labels.KEY][:12]
-    repository, _, tag = image.ref.partition(":")
+    """moto keeps the account: the image's tags and digest, the uploaded code, the request, of which hosts are made here.
+
+    What `dlc push` would push is there, under its tags.
+    """
     with serving_aws(find_bridge()) as server:
         account = open_account(server, tmp_path / "cache", monkeypatch)
-        push_image(repository, tag, f"{tag}-{key}")
+        assert run(["push", image.variant.id, "--to", "ecr", "--dry-run", "--json"]) == 0
+        (pushed,) = json.loads(capsys.readouterr().out)
+        push_image(pushed["repository"], *pushed["tags"])
         options = [f"role={ROLE}", *(f"instance_types.{group}={kind}" for group, kind in TYPES.items())]
         words = ["submit", str(file), "--to", "sagemaker", "--name", "digits"]
         assert run([*words, *(word for option in options for word in ("--with", option))]) == 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from dlc.buildspec.problems import Mark, Problem, raise_report
 from dlc.core.environment import user_path
-from dlc.core.errors import UsageError
+from dlc.core.errors import DlcError, UsageError
 from dlc.jobs.job_file import JobFile, list_open_secrets, list_unset, read_job_file
 from dlc.jobs.run.job import NAME, TOKEN
 from dlc.jobs.run.job_folder import RESULTS
@@ -125,7 +125,11 @@ def _find_mark(refusal: Refusal, file: JobFile, place: str) -> Mark:
 def _submit(place: Place, job: SubmittedJob, options: Any, document: Document, args: argparse.Namespace) -> int:
     job_id = place.submit_job(job, options, document, read_secrets(job))
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    write_record(Record(job.name, args.to, job_id, str(job.folder), options.model_dump(mode="json"), now))
+    try:
+        write_record(Record(job.name, args.to, job_id, str(job.folder), options.model_dump(mode="json"), now))
+    except (OSError, DlcError) as error:
+        # The job runs already.
+        print(f"dlc: warning: {job.name} has no name here, only {job_id} --to {args.to}: {error}", file=sys.stderr)
     if not args.wait:
         print(job_id)
         print(f"dlc: its lines: dlc logs {job.name} -f; its end: dlc stop {job.name}", file=sys.stderr)

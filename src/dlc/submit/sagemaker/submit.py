@@ -162,6 +162,8 @@ def _explain_start(error: AwsError, request: Mapping[str, Any]) -> AwsError:
 
 def _remove_upload(address: str, region: str) -> None:
     bucket, _, key = address.removeprefix("s3://").partition("/")
-    # The first error is the one to tell.
-    with suppress(DlcError):
+    try:
         call_aws("s3", "delete_object", region, Bucket=bucket, Key=key)
+    except DlcError as error:
+        # The first error is the one to raise.
+        print(f"dlc: warning: the code may be left: {error.message}; aws s3 rm {address}", file=sys.stderr)

@@ -99,7 +99,7 @@ def test_on_slurm(file: Path, image: Image, slurm: Slurm, tmp_path: Path) -> Non
 def test_on_machines_of_sagemaker(
     file: Path, image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """moto keeps the account: the image's tags and digest, the uploaded code, the request, of which hosts are made here.
+    """moto keeps the account: the image's tags and digest, the uploaded code, the request, which hosts are made of.
 
     What `dlc push` would push is there, under its tags.
     """

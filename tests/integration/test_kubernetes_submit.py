@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ if os.environ["SM_CURRENT_HOST"].startswith("dlc-digits-data-group-0-1"):
     sys.exit("no such picture")
 time.sleep(600)
 """
+SCRIPTS = Path(__file__).parent / "scripts"
 STOPPED_AS_A_USER = "hosts: 2\ncheckpoints: pvc://work/saved\ngrace: 60\nuser: 1000:100\n"
 
 
@@ -79,6 +81,30 @@ def test_a_drained_node_starts_the_job_again_and_it_goes_on(image: Image, tmp_pa
     assert set(ended.codes[0].values()) == {143}, ended.log
     assert ended.log.count("goes on from half") == 2
     assert len(list((tmp_path / "volumes/work/results/digits/model").iterdir())) == 2
+
+
+@in_pytorch
+def test_after_a_spot_notice_to_one_group_all_go_on_from_the_saved_step(image: Image, tmp_path: Path) -> None:
+    """The node of a data host is taken away: its pod is told a grace before, and the Job counts a disruption."""
+    more = "groups: {data_group: {hosts: 2}, dnn_group: {hosts: 1}}\ncheckpoints: pvc://work/saved\ngrace: 60\n"
+    script = (SCRIPTS / "resume_by_steps.py").read_text()
+    objects = render_objects(write_job(tmp_path, image, script, more), "results=pvc://work/results")
+    pods = ("dlc-digits-data-group-0-0", "dlc-digits-data-group-0-1", "dlc-digits-dnn-group-0-0")
+    hosts = [f"{pod}.dlc-digits" for pod in pods]
+    with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
+        cluster.start()
+        for host in hosts:
+            cluster.wait_for(f"{host} trains")
+        cluster.drain(pods[1])
+        ended = cluster.wait()
+    assert (ended.state, len(ended.codes)) == (COMPLETED, 2), ended.log
+    assert set(ended.codes[0].values()) == {143}, ended.log
+    model = tmp_path / "volumes/work/results/digits/model"
+    assert sorted(path.name for path in model.iterdir()) == hosts
+    for path in model.iterdir():
+        begun, last = json.loads(path.read_text())
+        assert begun > 0
+        assert last == begun + 5
 
 
 @in_pytorch

@@ -84,7 +84,13 @@ def test_a_job_that_may_start_again_has_checkpoints_that_all_nodes_see() -> None
     assert "#SBATCH --requeue" in found
     assert "#SBATCH --signal=B:USR1@30" in found
     assert '  ln -sfn /shared/dlc-jobs/digits/checkpoints "$folder/hosts/$host/checkpoints"' in found
-    assert not [line for line in lines(job()) if "checkpoints" in line]
+    assert "export DLC_STOPPED_EXIT_CODE=143" in found
+    assert not [line for line in lines(job()) if "checkpoints" in line or "DLC_STOPPED_EXIT_CODE" in line]
+
+
+def test_a_jobs_own_code_after_a_stop_stays() -> None:
+    found = lines(job(environment={"DLC_STOPPED_EXIT_CODE": "7"}), requeue="yes")
+    assert [line for line in found if "DLC_STOPPED_EXIT_CODE" in line] == ["export DLC_STOPPED_EXIT_CODE=7"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 from dlc.jobs.run.job import GRACE, ONLY_GROUP
 from dlc.jobs.run.job_folder import CHANNEL
 from dlc.jobs.run.limits import count_bytes
-from dlc.submit.places import Document, SubmittedGroup, SubmittedJob
+from dlc.submit.places import STOPPED, STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
 from dlc.submit.slurm.options import APPTAINER, NONE, OCI, OPTIONS, GroupOptions, by_group, find_folder
 
 NAME = "job.sbatch"
@@ -57,7 +57,11 @@ REQUEUE = """\
 warned=
 trap 'warned=yes; scancel --signal=TERM "$SLURM_JOB_ID"' {signal}
 """
+# Of nodes that are taken away the step alone is told, a grace before; Slurm does not start a job again that ends then.
 REQUEUE_END = """\
+if scontrol show job "$SLURM_JOB_ID" | grep -q ' PreemptTime=[0-9]'; then
+  warned=yes
+fi
 if [ -n "$warned" ] && [ "$code" -ne 0 ]; then
   scontrol requeue "$SLURM_JOB_ID"
   sleep 60
@@ -138,6 +142,8 @@ def _list_settings(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterato
         yield f"export {key}={shlex.quote(value)}"
     if GRACE not in job.environment:
         yield f"export {GRACE}={job.grace}"
+    if options.requeue == "yes" and STOPPED not in job.environment:
+        yield f"export {STOPPED}={STOPPED_CODE}"
     if list(lists) != [ONLY_GROUP]:
         groups = ";".join(f"{group}=${name}" for group, name in lists.items())
         yield f'export DLC_GROUPS="{groups}"'

@@ -74,9 +74,16 @@ class Login:
         (self.state / "ends").write_text(condition)
         if path.exists():
             status = {"conditions": [{"type": condition, "status": "True"}]}
-            path.write_text(json.dumps({**json.loads(path.read_text()), "status": status}))
+            write_whole(path, {**json.loads(path.read_text()), "status": status})
         items = [make_pod(name, code, second) for second, (name, code) in enumerate(pods)]
-        (self.state / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
+        write_whole(self.state / "pods.json", {"kind": "List", "items": items})
+
+
+def write_whole(path: Path, found: dict[str, Any]) -> None:
+    """Write an object that a kubectl may read at the same time."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(found))
+    draft.replace(path)
 
 
 def make_pod(host: str, code: int, second: int) -> dict[str, Any]:
@@ -313,6 +320,41 @@ def test_a_pod_that_cannot_start_is_named_with_the_reason(login: Login) -> None:
     done = login.submit("--wait")
     assert "dlc: dlc-digits-node-0-0.dlc-digits waits: ImagePullBackOff: not found" in done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('pods "a" is forbidden: exceeded quota: gpus, requested: 8, limited: 4', "kubectl describe resourcequota"),
+        ('pods "a" is forbidden: error looking up service account ml/x: serviceaccount "x" not found', "kubectl auth"),
+    ],
+)
+def test_why_no_pod_is_made_is_told_with_the_remedy(login: Login, message: str, remedy: str) -> None:
+    login.end("Failed", [])
+    events = [{"involvedObject": {"name": name}, "message": message} for name in ("other-node-0", "dlc-digits-node-0")]
+    (login.state / "events.json").write_text(json.dumps({"kind": "List", "items": events}))
+    done = login.submit("--wait")
+    assert f"dlc: dlc-digits has 0 of 2 pods: {message}; {remedy}" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_job_that_waits_for_its_turn_says_in_which_queue(login: Login) -> None:
+    (login.state / "localqueue.training.json").write_text("{}")
+    login.end("Suspended", [])
+    words = [sys.executable, "-P", "-m", "dlc", "submit", "job.yml", "--to", "kubernetes", "--with", "queue=training"]
+    with subprocess.Popen(
+        [*words, "--wait"],
+        cwd=login.folder,
+        env=login.environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr
+        said = next(line for line in process.stderr if "waits" in line)
+        login.end("Completed", [])
+        assert process.wait(WAIT_SECONDS) == 0
+    assert said == "dlc: dlc-digits waits in the queue training: kubectl describe localqueue training\n"
 
 
 def test_the_commands_of_the_page_run(login: Login) -> None:

@@ -63,9 +63,17 @@ def run_kubectl(
 def explain_failure(words: Sequence[str], said: str) -> ProcessError | UsageError:
     """Return the error of a kubectl that failed, with its own last line and what to do."""
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "no word of it")
-    found = next((word for word in REMEDIES if word in said), "")
-    kind = UsageError if found in USER_ERRORS else ProcessError
-    return kind(f"{PROGRAM} {' '.join(words[:2])}: {last}", REMEDIES.get(found, "try the same with kubectl"))
+    kind = UsageError if _find_word(said) in USER_ERRORS else ProcessError
+    return kind(f"{PROGRAM} {' '.join(words[:2])}: {last}", find_remedy(said))
+
+
+def find_remedy(said: str) -> str:
+    """Return what to do about words of the server or of kubectl."""
+    return REMEDIES.get(_find_word(said), "try the same with kubectl")
+
+
+def _find_word(said: str) -> str:
+    return next((word for word in REMEDIES if word in said), "")
 
 
 def read_objects(options: KubernetesOptions, *words: str) -> list[Object]:

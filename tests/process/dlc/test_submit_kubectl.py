@@ -128,6 +128,18 @@ def test_no_secret_is_in_a_command_or_in_what_is_shown(login: Login) -> None:
     assert not [line for line in [*login.calls(), shown.stdout] if "of the shell" in line or token in line]
 
 
+def test_a_secret_of_the_file_is_in_the_secret_alone(login: Login) -> None:
+    path = login.folder / "job.yml"
+    path.write_text(path.read_text().replace("HF_TOKEN: {from: environment}", "API_TOKEN: s3cret-of-the-file"))
+    shown = login.submit("--dry-run")
+    assert "environment.API_TOKEN: its value is in the file" in shown.stderr
+    assert login.submit().returncode == 0
+    objects = login.objects()
+    assert objects.pop("secret")["stringData"]["API_TOKEN"] == "s3cret-of-the-file"
+    for text in (shown.stdout, shown.stderr, *login.calls(), json.dumps(objects)):
+        assert "s3cret-of-the-file" not in text
+
+
 def test_the_server_is_asked_before_anything_is_created(login: Login) -> None:
     (login.state / "refuse").write_text(
         'dry-run JobSet no matches for kind "JobSet" in version "jobset.x-k8s.io/v1alpha2"'

@@ -74,6 +74,17 @@ def test_sbatch_gets_what_the_dry_run_prints_and_the_secrets(login: Login, tmp_p
     assert (login.folder / "dlc-jobs/digits/code/train.py").read_text() == "print(1)"
 
 
+def test_a_secret_of_the_file_reaches_the_job_and_stands_in_no_other_file(login: Login, tmp_path: Path) -> None:
+    path = login.folder / "job.yml"
+    path.write_text(path.read_text().replace("{from: environment}", "s3cret-of-the-file"))
+    login.add("sbatch", SBATCH)
+    shown = login.dlc("submit", "job.yml", "--to", "slurm", "--dry-run")
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert (tmp_path / "env").read_text() == "s3cret-of-the-file 32"
+    for text in (shown.stdout, shown.stderr, done.stdout, done.stderr, (tmp_path / "sent").read_text()):
+        assert "s3cret-of-the-file" not in text
+
+
 @pytest.mark.parametrize("container", ["pyxis", "apptainer", "none"])
 def test_a_shell_can_read_the_file(login: Login, container: str) -> None:
     words = ("--with", f"container={container}", "--with", "requeue=yes", "--with", "time=10")

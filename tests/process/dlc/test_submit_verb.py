@@ -85,9 +85,12 @@ def test_a_secret_of_the_file_reaches_the_job_and_stands_in_no_other_file(login:
         assert "s3cret-of-the-file" not in text
 
 
-@pytest.mark.parametrize("container", ["pyxis", "apptainer", "none"])
-def test_a_shell_can_read_the_file(login: Login, container: str) -> None:
-    words = ("--with", f"container={container}", "--with", "requeue=yes", "--with", "time=10")
+@pytest.mark.parametrize("container", ["pyxis", "apptainer", "none", "oci"])
+@pytest.mark.parametrize("groups", ["", "groups: {data: {hosts: 1}, dnn: {hosts: 2}}\n"], ids=["one", "several"])
+def test_a_shell_can_read_the_file(login: Login, container: str, groups: str) -> None:
+    (login.folder / "job.yml").write_text(JOB + groups)
+    words = ["--with", f"container={container}", "--with", "requeue=yes", "--with", "time=10"]
+    words += ["--with", "bundle=/bundle"] if container == "oci" else []
     shown = login.dlc("submit", "job.yml", "--to", "slurm", "--dry-run", *words)
     checked = login.run(["bash", "-n"], shown.stdout)
     assert (checked.returncode, checked.stderr) == (0, "")

@@ -72,6 +72,14 @@ def test_pyxis_gets_the_image_and_the_mounts() -> None:
     assert "--container-mounts=/shared/dlc-jobs/digits:/shared/dlc-jobs/digits,/shared/data:/shared/data:ro" in step
 
 
+def test_components_in_oci_containers_have_a_step_each() -> None:
+    """Slurm 22.05 starts the last component of a step in its container, and the others nowhere."""
+    groups = (SubmittedGroup("data", 2, cpus="1"), SubmittedGroup("dnn", 1, cpus="2"))
+    steps = [line for line in lines(job(groups=groups), container="oci", bundle="/b") if line.startswith("srun")]
+    assert [line.split()[1] for line in steps] == ["--het-group=0", "--het-group=1"]
+    assert all(" --container=/b /bin/sh " in line and " : " not in line for line in steps)
+
+
 def test_apptainer_mounts_the_hosts_folder_at_its_place() -> None:
     (host,) = [line for line in lines(job(image="/shared/x.sif"), container="apptainer") if line.startswith("host=")]
     assert '--bind "$0/$SLURMD_NODENAME:/opt/ml"' in host

@@ -21,6 +21,8 @@ BASE = "/opt/ml"
 # The signal of which the batch script hears before the time limit, if the job is to be queued again.
 WARNING = "USR1"
 MEBIBYTE = 1 << 20
+# Between the words of two components of one step.
+COMPONENTS = " \\\n  : "
 
 # What the script does whatever the job is. $folder is the job's.
 PREPARE = """\
@@ -52,6 +54,17 @@ while kill -0 "$step" 2>/dev/null; do
 done
 wait "$step"
 code=$?
+"""
+# Slurm 22.05 loses the OCI container of all components of a step but the last, so each has a step of its own then. The
+# first code that is not 0 is the job's.
+WAIT_FOR_ALL = f"""\
+worst=0
+for step in $steps; do
+{WAIT}[ "$worst" -ne 0 ] || worst=$code
+done
+exit "$worst"
+) &
+step=$!
 """
 REQUEUE = """\
 warned=
@@ -184,10 +197,16 @@ def _find_checkpoints(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
 
 
 def _make_step(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
-    """Return the lines that run one step over all components, and wait for its end."""
+    """Return the lines that run one step over all components, or one for each, and wait for the end."""
     begin = REQUEUE.format(signal=WARNING) if options.requeue == "yes" else ""
     end = REQUEUE_END if options.requeue == "yes" else ""
-    return f"{begin}{_make_host(job, options, folder)}\n{_make_srun(job, options, folder)} &\nstep=$!\n{WAIT}{end}"
+    parts = _list_components(job, options, folder)
+    if options.container == OCI and len(parts) > 1:
+        steps = "".join(f'srun {part} &\nsteps="$steps $!"\n' for part in parts)
+        start = f"(\nsteps=\n{steps}{WAIT_FOR_ALL}"
+    else:
+        start = f"srun {COMPONENTS.join(parts)} &\nstep=$!\n"
+    return f"{begin}{_make_host(job, options, folder)}\n{start}{WAIT}{end}"
 
 
 def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
@@ -208,8 +227,8 @@ def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
     return f"host={shlex.quote(inside)}"
 
 
-def _make_srun(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
-    """Return the command of the step: a part for each component, which have the same words."""
+def _list_components(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:
+    """Return what srun is told of each component."""
     several = len(job.groups) > 1
     parts = []
     for number, group in enumerate(job.groups):
@@ -219,7 +238,7 @@ def _make_srun(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
         words += [f"--cpus-per-task={math.ceil(float(group.cpus))}"] if group.cpus else []
         words += _list_container_words(job, options, folder)
         parts.append(f'{" ".join(words)} /bin/sh -c "$host" "$folder/hosts"')
-    return "srun " + " \\\n  : ".join(parts)
+    return parts
 
 
 def _list_container_words(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:

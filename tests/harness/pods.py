@@ -163,10 +163,10 @@ class Cluster:
         done = [docker("logs", self._container(pod.host), check=False) for pod in self.pods]
         return "".join(each.stdout + each.stderr for each in done)
 
-    def wait_for(self, text: str) -> None:
-        """Return when a pod has said it."""
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Return when pods have said it so often."""
         deadline = time.monotonic() + HANG_BOUND
-        while text not in (log := self.log()):
+        while (log := self.log()).count(text) < times:
             assert time.monotonic() < deadline, log
             time.sleep(POLL_SECONDS)
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from harness.images import Image
+from harness.job import SHORT_HEARTBEAT
 from harness.pods import COMPLETED, FAILED, Cluster, render_objects
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 in_pytorch = pytest.mark.when(framework="pytorch", version=">=2.0")
 
-# A host that is told to end saves, and the next start goes on from there.
+# A host that is told to end saves, and the next start goes on from there. Until it has said so it could not save.
 SAVES = """
 import os, pathlib, signal, sys, time
 saved = pathlib.Path("/opt/ml/checkpoints", os.environ["SM_CURRENT_HOST"])
@@ -61,7 +62,7 @@ def test_a_job_that_is_stopped_saves_on_every_host(image: Image, tmp_path: Path)
     objects = render_objects(write_job(tmp_path, image, SAVES, STOPPED_AS_A_USER))
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         cluster.start()
-        cluster.wait_for("trains")
+        cluster.wait_for("trains", times=2)
         codes = cluster.stop()
         assert set(codes.values()) == {143}, cluster.log()
     saved = sorted(path.name for path in (tmp_path / "volumes/work/saved").iterdir())
@@ -74,7 +75,7 @@ def test_a_drained_node_starts_the_job_again_and_it_goes_on(image: Image, tmp_pa
     objects = render_objects(write_job(tmp_path, image, SAVES, more), "results=pvc://work/results")
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         cluster.start()
-        cluster.wait_for("trains")
+        cluster.wait_for("trains", times=2)
         cluster.drain("dlc-digits-node-0-1")
         ended = cluster.wait()
     assert (ended.state, len(ended.codes)) == (COMPLETED, 2), ended.log
@@ -109,11 +110,11 @@ def test_after_a_spot_notice_to_one_group_all_go_on_from_the_saved_step(image: I
 
 @in_pytorch
 def test_a_lost_node_starts_the_job_again(image: Image, tmp_path: Path) -> None:
-    more = "hosts: 2\ncheckpoints: pvc://work/saved\nenvironment: {DLC_HEARTBEAT_TIMEOUT: 10}\n"
+    more = f"hosts: 2\ncheckpoints: pvc://work/saved\nenvironment: {json.dumps(SHORT_HEARTBEAT)}\n"
     objects = render_objects(write_job(tmp_path, image, SAVES, more))
     with Cluster(objects, tmp_path, secrets={"DLC_JOB_TOKEN": "of this test"}) as cluster:
         cluster.start()
-        cluster.wait_for("trains")
+        cluster.wait_for("trains", times=2)
         cluster.lose("dlc-digits-node-0-1")
         # What the lost host would have saved.
         (tmp_path / "volumes/work/saved/dlc-digits-node-0-1.dlc-digits").write_text("half")

@@ -80,6 +80,14 @@ def test_components_in_oci_containers_have_a_step_each() -> None:
     assert all(" --container=/b /bin/sh " in line and " : " not in line for line in steps)
 
 
+def test_an_oci_container_does_not_take_the_name_of_the_batch_scripts_node() -> None:
+    found = lines(job(), container="oci", bundle="/b")
+    (host,) = [line for line in found if line.startswith("host=")]
+    assert "export SLURMD_NODENAME=${SLURMD_NODENAME:-$(uname -n)}; SAGEMAKER_BASE_DIR=" in host
+    assert found.index("unset SLURMD_NODENAME") < found.index(host)
+    assert "unset SLURMD_NODENAME" not in lines(job())
+
+
 def test_apptainer_mounts_the_hosts_folder_at_its_place() -> None:
     (host,) = [line for line in lines(job(image="/shared/x.sif"), container="apptainer") if line.startswith("host=")]
     assert '--bind "$0/$SLURMD_NODENAME:/opt/ml"' in host

@@ -66,6 +66,8 @@ exit "$worst"
 ) &
 step=$!
 """
+# Slurm 22.05 gives an OCI container the variables of the batch script, and none of the task.
+NAME_OF_THE_NODE = "export SLURMD_NODENAME=${SLURMD_NODENAME:-$(uname -n)}"
 REQUEUE = """\
 warned=
 trap 'warned=yes; scancel --signal=TERM "$SLURM_JOB_ID"' {signal}
@@ -214,6 +216,8 @@ def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
     train = shlex.join(("train", *job.arguments))
     launcher = shlex.join(options.launcher)
     inside = f'SAGEMAKER_BASE_DIR="$0/$SLURMD_NODENAME" exec {launcher} {train}'
+    if options.container == OCI:
+        inside = f"{NAME_OF_THE_NODE}; {inside}"
     if options.container == APPTAINER:
         binds = [f'"$0/$SLURMD_NODENAME:{BASE}"']
         binds += [shlex.quote(f"{path}:{BASE}/input/data/{name}:ro") for name, path in job.channels.items()]
@@ -224,7 +228,8 @@ def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
         inside = (
             f"exec apptainer exec --no-home --writable-tmpfs{gpus} {words} {_name_sif(job.image)} {launcher} {train}"
         )
-    return f"host={shlex.quote(inside)}"
+    name = "unset SLURMD_NODENAME\n" if options.container == OCI else ""
+    return f"{name}host={shlex.quote(inside)}"
 
 
 def _list_components(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """A cluster for the objects of `dlc submit --to kubernetes`: a container for each pod, on a network of the engine.
 
-    with Cluster(objects, folder, secrets={...}) as cluster:
+    with Cluster(render_objects(file), folder, secrets={...}) as cluster:
         ended = cluster.run()
 
 Pods get the arguments, variables, volumes, limits and names of the document; what controllers add (index, host name,
@@ -19,7 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dlc.jobs.job_file import read_job_file
 from dlc.jobs.run.limits import count_bytes
+from dlc.submit.places import load_place, make_submitted, read_place_options
 from harness.cluster_rules import find_job_set, find_mistakes
 from harness.engine import CALM, HANG_BOUND, RUN_LABEL, docker
 
@@ -49,6 +51,16 @@ class Ended:
     # Of each start: host -> exit code.
     codes: list[dict[str, int]] = field(default_factory=list)
     log: str = ""
+
+
+def render_objects(file: Path, *words: str) -> list[Object]:
+    """The objects of a job's file, as `dlc submit --with WORD` would create them for the job digits."""
+    place, found = load_place("kubernetes"), read_job_file(file)
+    options = read_place_options(place, "kubernetes", found.node, ["pull_policy=Never", *words])
+    job = make_submitted(found, image=found.spec.image, name="digits", folder=file.parent)
+    assert place.refuse_job(job, options) == []
+    rendered: list[Object] = place.render_job(job, options).value
+    return rendered
 
 
 class Cluster:
@@ -151,10 +163,10 @@ class Cluster:
         done = [docker("logs", self._container(pod.host), check=False) for pod in self.pods]
         return "".join(each.stdout + each.stderr for each in done)
 
-    def wait_for(self, text: str) -> None:
-        """Return when a pod has said it."""
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Return when pods have said it so often."""
         deadline = time.monotonic() + HANG_BOUND
-        while text not in (log := self.log()):
+        while (log := self.log()).count(text) < times:
             assert time.monotonic() < deadline, log
             time.sleep(POLL_SECONDS)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -15,6 +17,8 @@ from moto.core.responses import ActionResult
 from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
 from moto.sagemaker.responses import SageMakerResponse
 from moto.server import ThreadedMotoServer
+
+from dlc.submit.sagemaker import aws, follow
 
 ACCOUNT = "123456789012"
 REGION = "eu-west-1"
@@ -30,15 +34,30 @@ ENVIRON = {
 
 
 @contextmanager
-def serving_aws() -> Iterator[str]:
+def serving_aws(host: str = "127.0.0.1") -> Iterator[str]:
     """The address of a server that answers as AWS would."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     try:
         yield f"http://{host}:{port}"
     finally:
         server.stop()
+
+
+def open_account(server: str, cache: Path, patch: pytest.MonkeyPatch) -> Account:
+    """An account with nothing but a bucket, and a shell with its credentials. `cache` is dlc's."""
+    for name, value in {**ENVIRON, "AWS_ENDPOINT_URL": server, "DLC_CACHE_DIR": str(cache)}.items():
+        patch.setenv(name, value)
+    patch.delenv("AWS_PROFILE", raising=False)
+    boto3.setup_default_session()
+    aws.forget_clients()
+    urllib.request.urlopen(urllib.request.Request(f"{server}/moto-api/reset", method="POST")).close()
+    boto3.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+    account = Account()
+    account.install(patch)
+    patch.setattr(follow, "ASK_SECONDS", 0.05)
+    return account
 
 
 @dataclass

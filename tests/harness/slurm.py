@@ -1,10 +1,11 @@
 """A real Slurm for tests: slurmctld, munged and two slurmd on this machine, each node in namespaces of its own.
 
-    with Slurm(folder) as slurm:
+    with Slurm(folder, cache) as slurm:
         done = slurm.srun("-N2", "--ntasks-per-node=1", "hostname")
 
 The Debian packages are unpacked into a cache, never installed. Nodes have their own network, host name, /etc/hosts and
-/opt/ml. Leaving the `with` ends every process in the namespaces and removes these, whatever happened.
+/opt/ml; runc starts their OCI bundles. A job in the partition `urgent` takes nodes from jobs in `spot`, which are told
+so a grace before. Leaving the `with` ends every process in the namespaces and removes these, whatever happened.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 NODES = ("n1", "n2")
 NETWORK = "10.213.71"  # addresses in namespaces that nothing else can reach
 START_SECONDS = 180.0  # only a hang takes that long
+# Slurm starts no job again before the credentials of its last start have expired; a step has to begin meanwhile.
+START_AGAIN_SECONDS = 45
+# From the notice that a node is taken away to the end of its job.
+NOTICE_SECONDS = 60
+NODE_MEBIBYTES = 8192
 POLL_SECONDS = 0.1
 
 CONFIG = """\
@@ -33,7 +39,7 @@ SlurmctldHost={controller}({network}.254)
 SlurmUser=root
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire={start_again}
 PluginDir={plugins}
 PlugStackConfig={folder}/plugstack.conf
 StateSaveLocation={folder}/state
@@ -51,14 +57,26 @@ ReturnToService=2
 KillWait=20
 SlurmdParameters=config_overrides
 SchedulerParameters=bf_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 {nodes}
-PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
+PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES PreemptMode=OFF
+PartitionName=spot Nodes={names} MaxTime=INFINITE State=UP PriorityTier=1 GraceTime={notice}
+PartitionName=urgent Nodes={names} MaxTime=INFINITE State=UP PriorityTier=2
+"""
+# What `srun --container` runs. A task's bundle is a copy of the named one, with the task's own command.
+OCI_CONFIG = """\
+RunTimeQuery="{runc} state %n.%u.%j.%s.%t"
+RunTimeRun="{runc} run %n.%u.%j.%s.%t -b %b"
+RunTimeKill="{runc} kill -a %n.%u.%j.%s.%t"
+RunTimeDelete="{runc} delete --force %n.%u.%j.%s.%t"
 """
 
 
-def can_run() -> str:
-    """Why no Slurm can be started here, or the empty string."""
-    missing = [tool for tool in ("apt-get", "dpkg-deb", "ip", "nsenter", "unshare") if shutil.which(tool) is None]
+def can_run(*programs: str) -> str:
+    """Why no Slurm can be started here that needs these programs too, or the empty string."""
+    needed = ("apt-get", "dpkg-deb", "ip", "nsenter", "unshare", *programs)
+    missing = [tool for tool in needed if shutil.which(tool) is None]
     return "not root" if os.geteuid() != 0 else f"no {', '.join(missing)}" if missing else ""
 
 
@@ -81,8 +99,9 @@ def unpacked(cache: Path) -> Path:
 class Slurm:
     """A running Slurm. `folder` takes its state and, below `ml/NODE`, what each node sees as `self.opt_ml`."""
 
-    def __init__(self, folder: Path, cache: Path) -> None:
+    def __init__(self, folder: Path, cache: Path, nodes: Sequence[str] = NODES) -> None:
         self.folder = folder
+        self.nodes = nodes
         self.opt_ml = folder / "opt-ml"  # the same path on every node, another folder behind it
         self._root = unpacked(cache)
         self._libraries = next(self._root.glob("usr/lib/*-linux-gnu"))
@@ -142,7 +161,8 @@ class Slurm:
 
     def _write_files(self) -> None:
         nodes = "\n".join(
-            f"NodeName={node} NodeAddr={NETWORK}.{number} CPUs=4 State=UNKNOWN" for number, node in enumerate(NODES, 1)
+            f"NodeName={node} NodeAddr={NETWORK}.{number} CPUs=4 RealMemory={NODE_MEBIBYTES} State=UNKNOWN"
+            for number, node in enumerate(self.nodes, 1)
         )
         config = CONFIG.format(
             controller=os.uname().nodename,
@@ -150,18 +170,22 @@ class Slurm:
             folder=self.folder,
             plugins=self._libraries / "slurm-wlm",
             nodes=nodes,
-            names=",".join(NODES),
+            names=",".join(self.nodes),
+            start_again=START_AGAIN_SECONDS,
+            notice=NOTICE_SECONDS,
         )
         (self.folder / "slurm.conf").write_text(config)
+        runc = f"runc --root={self.folder}/runc"
+        (self.folder / "oci.conf").write_text(OCI_CONFIG.format(runc=runc))
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         (self.folder / "plugstack.conf").touch()
-        hosts = "".join(f"{NETWORK}.{number} {node}\n" for number, node in enumerate(NODES, 1))
+        hosts = "".join(f"{NETWORK}.{number} {node}\n" for number, node in enumerate(self.nodes, 1))
         (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        spools = (self.folder / f"spool-{node}" for node in NODES)
-        for folder in (self.opt_ml, self.folder / "state", *spools, *map(self.node_ml, NODES)):
+        spools = (self.folder / f"spool-{node}" for node in self.nodes)
+        for folder in (self.opt_ml, self.folder / "state", *spools, *map(self.node_ml, self.nodes)):
             folder.mkdir(parents=True)
 
     def _make_networks(self) -> None:
@@ -172,7 +196,7 @@ class Slurm:
         run_program([*inside, "ip", "address", "add", f"{NETWORK}.254/24", "dev", "bridge"])
         for device in ("bridge", "lo"):
             run_program([*inside, "ip", "link", "set", device, "up"])
-        for number, node in enumerate(NODES, 1):
+        for number, node in enumerate(self.nodes, 1):
             name = f"{self._hub}-{node}"
             run_program(["ip", "netns", "add", name])
             run_program([*inside, "ip", "link", "add", node, "type", "veth", "peer", "name", "eth0", "netns", name])
@@ -195,16 +219,16 @@ class Slurm:
         self._daemon([str(sbin / "munged"), "--foreground", "--force", *options])
         self._until(lambda: (folder / "munge.socket").exists(), "munged listens")
         self._daemon([*self._inside(self._hub), str(sbin / "slurmctld-wlm"), "-D"])
-        for node in NODES:
+        for node in self.nodes:
             script = (
                 'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/ml/$1" "$2/opt-ml" '
                 '&& exec "$3/slurmd-wlm" -D -d "$3/slurmstepd-wlm"'
             )
             words = ("unshare", "--mount", "--uts", "sh", "-c", script, "sh", node, str(folder), str(sbin))
             self._daemon([*self._inside(f"{self._hub}-{node}"), *words])
-        self._until(
-            lambda: self.command("sinfo", "-h", "-o", "%T %D").stdout.split() == ["idle", "2"], "nodes are idle"
-        )
+        idle = ["idle", str(len(self.nodes))]
+        ask = ("sinfo", "-h", "-p", "all", "-o", "%T %D")
+        self._until(lambda: self.command(*ask).stdout.split() == idle, "nodes are idle")
 
     def _daemon(self, argv: Sequence[str]) -> None:
         with (self.folder / "daemons.log").open("ab") as log:
@@ -230,7 +254,7 @@ class Slurm:
         return [int(pid) for pid in found.stdout.split()]
 
     def _remove(self) -> None:
-        namespaces = [*(f"{self._hub}-{node}" for node in NODES), self._hub]
+        namespaces = [*(f"{self._hub}-{node}" for node in self.nodes), self._hub]
         for namespace in namespaces[:-1]:
             for pid in self._pids(namespace):
                 with contextlib.suppress(ProcessLookupError):

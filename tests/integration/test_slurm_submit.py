@@ -15,6 +15,7 @@ from dlc.core.process import Completed
 from harness.slurm import NODES, Slurm, can_run
 
 ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "scripts"
 LAUNCHER = [sys.executable, "-I", "-S", str(ROOT / "src/entrypoint/launcher.py")]
 SECRET = "secret of this test"
 # Only a hang takes that long; Slurm itself waits for 20 s before it kills.
@@ -165,13 +166,35 @@ def test_a_stopped_job_has_saved_on_both_nodes(slurm: Slurm, tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_a_job_starts_again_after_its_time_limit_and_finds_what_it_saved(slurm: Slurm, tmp_path: Path) -> None:
-    """Slurm waits two minutes before it starts a job again. The signal that it sends before the limit is sent here."""
+    """The signal that Slurm sends before the limit is sent here."""
     job = Submitted(slurm, tmp_path, AGAIN)
     sent = job.dlc("submit", "job.yml", "--to", "slurm", "--with", "requeue=yes")
     wait_for_lines(tmp_path / "dlc-jobs/digits/log", "training n")
     assert slurm.command("scancel", "--signal=USR1", "--batch", sent.stdout.strip()).returncode == 0
     followed = job.dlc("logs", "digits", "-f")
     assert job.model() == {"n1": 3, "n2": 3}, followed.stdout
+    told = slurm.command("scontrol", "show", "job", sent.stdout.strip()).stdout
+    assert "JobState=COMPLETED" in told
+    assert "Restarts=1" in told
+
+
+@pytest.mark.long
+def test_a_job_whose_nodes_are_taken_away_saves_and_goes_on_from_the_saved_step(slurm: Slurm, tmp_path: Path) -> None:
+    """As a spot notice does: SIGTERM a grace before the nodes are gone. Another job takes them meanwhile."""
+    script = (SCRIPTS / "resume_by_steps.py").read_text()
+    job = Submitted(slurm, tmp_path, script)
+    sent = job.dlc("submit", "job.yml", "--to", "slurm", "--with", "requeue=yes", "--with", "partition=spot")
+    assert sent.returncode == 0, sent.stderr
+    log = tmp_path / "dlc-jobs/digits/log"
+    wait_for_lines(log, " trains\n")
+    taken = slurm.command("srun", "-p", "urgent", "-N2", "--cpus-per-task=4", "sleep", "1", seconds=WAIT_SECONDS)
+    assert taken.returncode == 0, taken.stderr
+    followed = job.dlc("logs", "digits", "-f")
+    begun_and_ended = job.model()
+    assert sorted(begun_and_ended) == list(NODES), followed.stdout
+    for begun, ended in begun_and_ended.values():
+        assert begun > 0
+        assert ended == begun + 5
     told = slurm.command("scontrol", "show", "job", sent.stdout.strip()).stdout
     assert "JobState=COMPLETED" in told
     assert "Restarts=1" in told

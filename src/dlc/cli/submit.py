@@ -7,14 +7,14 @@ import os
 import re
 import secrets as random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dlc.buildspec.problems import Mark, Problem, raise_report
 from dlc.core.environment import user_path
-from dlc.core.errors import UsageError
+from dlc.core.errors import DlcError, UsageError
 from dlc.jobs.job_file import JobFile, list_open_secrets, list_unset, read_job_file
 from dlc.jobs.run.job import NAME, TOKEN
 from dlc.jobs.run.job_folder import RESULTS
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         print(document.text, end="" if document.text.endswith("\n") else "\n")
         return 0
     file.raise_problems(list_unset(file, os.environ))
-    return _submit(place, job, options, document, args)
+    return _submit(place, job, options, document, read_secrets(job, file), args)
 
 
 def _run_here(args: argparse.Namespace) -> int:
@@ -122,10 +122,21 @@ def _find_mark(refusal: Refusal, file: JobFile, place: str) -> Mark:
     return Mark(f"--to {place}")
 
 
-def _submit(place: Place, job: SubmittedJob, options: Any, document: Document, args: argparse.Namespace) -> int:
-    job_id = place.submit_job(job, options, document, read_secrets(job))
+def _submit(
+    place: Place,
+    job: SubmittedJob,
+    options: Any,
+    document: Document,
+    secrets: Mapping[str, str],
+    args: argparse.Namespace,
+) -> int:
+    job_id = place.submit_job(job, options, document, secrets)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    write_record(Record(job.name, args.to, job_id, str(job.folder), options.model_dump(mode="json"), now))
+    try:
+        write_record(Record(job.name, args.to, job_id, str(job.folder), options.model_dump(mode="json"), now))
+    except (OSError, DlcError) as error:
+        # The job runs already.
+        print(f"dlc: warning: {job.name} has no name here, only {job_id} --to {args.to}: {error}", file=sys.stderr)
     if not args.wait:
         print(job_id)
         print(f"dlc: its lines: dlc logs {job.name} -f; its end: dlc stop {job.name}", file=sys.stderr)
@@ -162,6 +173,8 @@ def find_submitted(word: str, to: str, words: Sequence[str]) -> tuple[Place, str
     return place, word, read_place_options(place, to, None, words)
 
 
-def read_secrets(job: SubmittedJob) -> dict[str, str]:
-    """Return the values of the job's secrets, from this shell. The token is a new one unless the shell has it."""
-    return {TOKEN: random.token_hex(16), **{name: os.environ[name] for name in job.secrets if name in os.environ}}
+def read_secrets(job: SubmittedJob, file: JobFile) -> dict[str, str]:
+    """Return the values of the job's secrets, the file's before this shell's. The token is a new one without both."""
+    shell = {name: os.environ[name] for name in job.secrets if name in os.environ}
+    stated = {name: value for name, value in file.spec.environment.items() if isinstance(value, str)}
+    return {TOKEN: random.token_hex(16), **shell, **{name: stated[name] for name in job.secrets if name in stated}}

@@ -19,12 +19,14 @@ from dlc.buildspec.problems import Mark, Problem, did_you_mean, raise_report
 from dlc.buildspec.validation import Model, validate_node
 from dlc.buildspec.yaml_layers import Node, mark_all, merge_layers, parse_yaml
 from dlc.core.errors import UsageError
-from dlc.jobs.job_file import FromShell, JobFile, make_options
+from dlc.jobs.job_file import SECRET, FromShell, JobFile, make_options
 from dlc.jobs.run.job import GRACE, TOKEN, Options, make_job
 
 # `local` is `dlc run`.
 LOCAL = "local"
 PLACES = ("slurm", "kubernetes", "sagemaker")
+# The launcher ends with 0 after a stop that all state was saved for, which a place takes for a job that is complete.
+STOPPED, STOPPED_CODE = "DLC_STOPPED_EXIT_CODE", 143
 
 
 class PlaceOptions(Model):
@@ -73,7 +75,7 @@ class SubmittedJob:
     checkpoints: str
     # With DLC_TERMINATION_GRACE, and DLC_GROUP_PROGRAMS if groups have programs of their own.
     environment: Mapping[str, str]
-    # Names of variables whose values `submit_job` gets; DLC_JOB_TOKEN is always among them.
+    # Names of variables whose values `submit_job` gets, the shell's or the file's; DLC_JOB_TOKEN is always among them.
     secrets: tuple[str, ...]
     # Where this machine keeps what belongs to the job, dlc-jobs/JOB or --output; absolute. A place need not use it.
     folder: Path
@@ -211,9 +213,12 @@ def _read_with(word: str) -> tuple[Node, list[Problem]]:
 
 
 def make_submitted(file: JobFile, *, image: str, name: str, folder: Path) -> SubmittedJob:
-    """Make what a place gets of a job's file. The shell's values of secrets are not read here."""
+    """Make what a place gets of a job's file. The shell's values of secrets are not read here.
+
+    A variable whose name says that it is a secret is one, also if the file has its value: no document shows it.
+    """
     spec = file.spec
-    secrets = tuple(key for key, value in spec.environment.items() if value == FromShell())
+    secrets = tuple(key for key, value in spec.environment.items() if value == FromShell() or SECRET.search(key))
     options = make_options(file)
     stated = Options(**{**vars(options), "environment": [word for word in options.environment if "=" in word]})
     job = make_job(stated, {}, image=image, id=name, folder=folder, token="")
@@ -238,7 +243,11 @@ def make_submitted(file: JobFile, *, image: str, name: str, folder: Path) -> Sub
         hyperparameters=job.hyperparameters,
         channels={key: str(job.channels.get(key, word)) for key, word in spec.channels.items()},
         checkpoints=str(job.checkpoints or spec.checkpoints),
-        environment={GRACE: spec.grace, **_name_programs(job.programs), **job.environment},
+        environment={
+            GRACE: spec.grace,
+            **_name_programs(job.programs),
+            **{key: value for key, value in job.environment.items() if key not in secrets},
+        },
         secrets=tuple(dict.fromkeys((TOKEN, *secrets))),
         folder=folder,
         arguments=spec.arguments,

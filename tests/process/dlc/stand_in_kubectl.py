@@ -1,8 +1,9 @@
 """A kubectl without a cluster: objects are files of the folder STAND_IN_KUBECTL, and nothing starts.
 
 It knows the commands that dlc.submit.kubernetes uses. The file `refuse` has lines `VERB KIND MESSAGE`: what the server
-refuses. A file `pods.json` is what `get pods` answers, `logs.NAME` what a pod has said. With a file `ends` a JobSet has
-ended, with the condition in it, as soon as it is created.
+refuses; with `hang` for a message it never answers, and the file `hangs` appears. Files `pods.json` and `events.json`
+are what `get` answers, `logs.NAME` what a pod has said. With a file `ends` a JobSet has ended, with the condition in
+it, as soon as it is created.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,9 @@ def refuse(verb: str, kind: str) -> None:
     path = STATE / "refuse"
     for line in path.read_text().splitlines() if path.exists() else ():
         refused, of, message = line.split(" ", 2)
+        if (refused, of) == (verb, kind) and message == "hang":
+            (STATE / "hangs").touch()
+            time.sleep(600)
         if (refused, of) == (verb, kind):
             sys.exit(f"Error from server: {message}")
 
@@ -73,12 +78,15 @@ def patch(options: dict[str, str], words: list[str]) -> str:
 def get(options: dict[str, str], words: list[str]) -> str:
     kind = singular(words[0])
     refuse("get", kind)
-    if kind == "pod":
-        return (STATE / "pods.json").read_text()
+    if kind in ("pod", "event"):
+        path = STATE / f"{kind}s.json"
+        return path.read_text() if path.exists() else json.dumps({"kind": "List", "items": []})
     if "--selector" in options:
         found: Any = [json.loads(path.read_text()) for path in read(f"{kind}.*.json", options["--selector"])]
         return json.dumps({"kind": "List", "items": found})
     path = path_of(kind, words[1])
+    if not path.exists() and "--ignore-not-found" not in words:
+        sys.exit(f'Error from server (NotFound): {words[0]} "{words[1]}" not found')
     return path.read_text() if path.exists() else ""
 
 

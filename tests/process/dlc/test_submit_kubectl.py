@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ from typing import Any
 import pytest
 
 from harness.cluster_rules import find_mistakes
+from harness.pages import find_blocks
 
 SOURCES = Path(__file__).parents[3] / "src"
+# Only a hang takes that long.
+WAIT_SECONDS = 600.0
 STAND_IN = Path(__file__).parent / "stand_in_kubectl.py"
 JOB = """\
 image: registry.example/dlc/pytorch:2.13
@@ -38,7 +43,8 @@ class Login:
         (self.folder / "train.py").write_text("print(1)")
         (self.folder / "job.yml").write_text(JOB)
         kubectl = folder / "bin/kubectl"
-        kubectl.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
+        # Without the environment's packages it starts at once, also if the machine is busy: a job makes many calls.
+        kubectl.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n')
         kubectl.chmod(0o755)
         self.environ = {
             "PATH": f"{kubectl.parent}:/usr/bin:/bin", "PYTHONPATH": str(SOURCES), "HF_TOKEN": "of the shell",
@@ -48,7 +54,7 @@ class Login:
     def dlc(self, *words: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-P", "-m", "dlc", *words]
         return subprocess.run(
-            argv, cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False, timeout=300
+            argv, cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False, timeout=WAIT_SECONDS
         )
 
     def submit(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -68,9 +74,16 @@ class Login:
         (self.state / "ends").write_text(condition)
         if path.exists():
             status = {"conditions": [{"type": condition, "status": "True"}]}
-            path.write_text(json.dumps({**json.loads(path.read_text()), "status": status}))
+            write_whole(path, {**json.loads(path.read_text()), "status": status})
         items = [make_pod(name, code, second) for second, (name, code) in enumerate(pods)]
-        (self.state / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
+        write_whole(self.state / "pods.json", {"kind": "List", "items": items})
+
+
+def write_whole(path: Path, found: dict[str, Any]) -> None:
+    """Write an object that a kubectl may read at the same time."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(found))
+    draft.replace(path)
 
 
 def make_pod(host: str, code: int, second: int) -> dict[str, Any]:
@@ -115,6 +128,18 @@ def test_no_secret_is_in_a_command_or_in_what_is_shown(login: Login) -> None:
     assert not [line for line in [*login.calls(), shown.stdout] if "of the shell" in line or token in line]
 
 
+def test_a_secret_of_the_file_is_in_the_secret_alone(login: Login) -> None:
+    path = login.folder / "job.yml"
+    path.write_text(path.read_text().replace("HF_TOKEN: {from: environment}", "API_TOKEN: s3cret-of-the-file"))
+    shown = login.submit("--dry-run")
+    assert "environment.API_TOKEN: its value is in the file" in shown.stderr
+    assert login.submit().returncode == 0
+    objects = login.objects()
+    assert objects.pop("secret")["stringData"]["API_TOKEN"] == "s3cret-of-the-file"
+    for text in (shown.stdout, shown.stderr, *login.calls(), json.dumps(objects)):
+        assert "s3cret-of-the-file" not in text
+
+
 def test_the_server_is_asked_before_anything_is_created(login: Login) -> None:
     (login.state / "refuse").write_text(
         'dry-run JobSet no matches for kind "JobSet" in version "jobset.x-k8s.io/v1alpha2"'
@@ -125,6 +150,67 @@ def test_the_server_is_asked_before_anything_is_created(login: Login) -> None:
     assert "install JobSet in the cluster" in done.stderr
     assert not login.objects()
     assert len(login.calls()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "remedy"),
+    [
+        ("queue", "localqueues.kueue.x-k8s.io", "kubectl get localqueues; --with queue=NAME"),
+        ("service_account", "serviceaccounts", "kubectl get serviceaccounts; --with service_account=NAME"),
+        ("pull_secret", "secrets", "kubectl create secret docker-registry NAME"),
+    ],
+)
+def test_what_the_job_would_wait_for_without_a_word_has_to_be_there(
+    login: Login, option: str, kind: str, remedy: str
+) -> None:
+    done = login.submit("--with", f"{option}=mine")
+    assert done.returncode == 2
+    assert f'{kind} "mine" not found' in done.stderr
+    assert remedy in done.stderr
+    assert len(login.calls()) == 1
+    (login.state / f"{kind.partition('.')[0].removesuffix('s')}.mine.json").write_text("{}")
+    assert login.submit("--with", f"{option}=mine").returncode == 0
+
+
+def test_who_may_not_read_a_queue_may_name_it(login: Login) -> None:
+    (login.state / "refuse").write_text("get localqueue (Forbidden): localqueues is forbidden: User me cannot get")
+    assert login.submit("--with", "queue=mine").returncode == 0
+
+
+def test_without_kueue_a_queue_is_refused(login: Login) -> None:
+    (login.state / "refuse").write_text('get localqueue the server doesn\'t have a resource type "localqueues"')
+    done = login.submit("--with", "queue=mine")
+    assert done.returncode == 25
+    assert "leave out queue, or install Kueue" in done.stderr
+    assert len(login.calls()) == 1
+
+
+def test_ctrl_c_leaves_no_object(login: Login) -> None:
+    (login.state / "refuse").write_text("create JobSet hang")
+    words = [sys.executable, "-P", "-m", "dlc", "submit", "job.yml", "--to", "kubernetes"]
+    with subprocess.Popen(words, cwd=login.folder, env=login.environ, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not (login.state / "hangs").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert sorted(login.objects()) == ["configmap", "secret"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_SECONDS) == 130
+    assert not login.objects()
+
+
+def test_what_cannot_be_removed_is_named_with_the_command_that_removes_it(login: Login) -> None:
+    (login.state / "refuse").write_text("create JobSet exceeded quota: pods\ndelete configmap connection refused")
+    done = login.submit("--with", "namespace=ml")
+    assert done.returncode == 25
+    assert "exceeded quota" in done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if line.startswith("dlc: warning: ")]
+    assert "what was created may be left" in warning
+    command = warning.partition("; ")[2].split()
+    assert command[:4] == ["kubectl", "--namespace", "ml", "delete"]
+    (login.state / "refuse").unlink()
+    subprocess.run(command, env=login.environ, check=True, capture_output=True)
+    assert not login.objects()
 
 
 @pytest.mark.parametrize("step", ["create ConfigMap", "create JobSet", "patch secret", "patch configmap"])
@@ -248,11 +334,47 @@ def test_a_pod_that_cannot_start_is_named_with_the_reason(login: Login) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('pods "a" is forbidden: exceeded quota: gpus, requested: 8, limited: 4', "kubectl describe resourcequota"),
+        ('pods "a" is forbidden: error looking up service account ml/x: serviceaccount "x" not found', "kubectl auth"),
+    ],
+)
+def test_why_no_pod_is_made_is_told_with_the_remedy(login: Login, message: str, remedy: str) -> None:
+    login.end("Failed", [])
+    events = [{"involvedObject": {"name": name}, "message": message} for name in ("other-node-0", "dlc-digits-node-0")]
+    (login.state / "events.json").write_text(json.dumps({"kind": "List", "items": events}))
+    done = login.submit("--wait")
+    assert f"dlc: dlc-digits has 0 of 2 pods: {message}; {remedy}" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_job_that_waits_for_its_turn_says_in_which_queue(login: Login) -> None:
+    (login.state / "localqueue.training.json").write_text("{}")
+    login.end("Suspended", [])
+    words = [sys.executable, "-P", "-m", "dlc", "submit", "job.yml", "--to", "kubernetes", "--with", "queue=training"]
+    with subprocess.Popen(
+        [*words, "--wait"],
+        cwd=login.folder,
+        env=login.environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr
+        said = next(line for line in process.stderr if "waits" in line)
+        login.end("Completed", [])
+        assert process.wait(WAIT_SECONDS) == 0
+    assert said == "dlc: dlc-digits waits in the queue training: kubectl describe localqueue training\n"
+
+
 def test_the_commands_of_the_page_run(login: Login) -> None:
     login.end("Completed", [("dlc-digits-node-0-0", 0)])
     (login.state / "logs.dlc-digits-node-0-0-x7k2p").write_text("trained\n")
     page = (SOURCES.parent / "docs/clusters/kubernetes.md").read_text()
-    commands = [line.replace("JOB", "digits").split() for line in page.split("```\n")[1].splitlines()]
+    lines = [line for block in find_blocks(page) for line in block.splitlines()]
+    commands = [line.replace("JOB", "digits").split() for line in lines]
     assert [words[1] for words in commands] == ["submit", "submit", "ps", "logs", "stop"]
     for words in commands:
         done = login.dlc(*words[1:])

@@ -5,21 +5,23 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+import yaml
 from real_launcher import runnable_job, train
 
 from dlc.cli import run
 from dlc.core.errors import HostError, ImageError, PlatformError
-from dlc.submit.sagemaker import aws, follow, image, submit
+from dlc.submit.sagemaker import aws, image, submit
+from harness.pages import find_blocks
 from harness.sagemaker import (
     ACCOUNT,
     BUCKET,
@@ -29,6 +31,7 @@ from harness.sagemaker import (
     ROLE,
     Account,
     list_objects,
+    open_account,
     push_image,
     serving_aws,
 )
@@ -58,28 +61,15 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def account(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
     """A user's shell in a folder with a job, an account with a bucket and the image."""
-    own = {"AWS_ENDPOINT_URL": server, "DLC_CACHE_DIR": str(tmp_path / "cache"), "HF_TOKEN": "s3cret",
-           "DLC_ENGINE": "off", "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}  # fmt: skip
-    for name, value in {**ENVIRON, **own}.items():
+    own = {"HF_TOKEN": "s3cret", "DLC_ENGINE": "off", "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    for name, value in own.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
     monkeypatch.chdir(tmp_path)
-    boto3.setup_default_session()
-    aws.forget_clients()
-    reset(server)
-    boto3.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+    made = open_account(server, tmp_path / "cache", monkeypatch)
     push_image("dlc/pytorch", TAG, f"{TAG}-20261120", f"{TAG}-0123456789ab")
     (tmp_path / "job.yml").write_text(JOB)
     (tmp_path / "train.py").write_text("print('trained')\n")
-    made = Account()
-    made.install(monkeypatch)
-    monkeypatch.setattr(follow, "ASK_SECONDS", 0.05)
     return made
-
-
-def reset(server: str) -> None:
-    """Empty all accounts."""
-    urllib.request.urlopen(urllib.request.Request(f"{server}/moto-api/reset", method="POST")).close()
 
 
 def submit_to(*words: str) -> int:
@@ -203,6 +193,22 @@ def test_nothing_is_left_of_a_job_that_the_service_refuses(
     assert list_objects(BUCKET) == []
 
 
+def test_code_that_cannot_be_removed_is_named_with_the_command_that_does(
+    account: Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def keep(service: str, operation: str, region: str, **arguments: Any) -> dict[str, Any]:
+        if operation == "delete_object":
+            raise aws.AwsError("s3 delete_object: AccessDenied", "")
+        return aws.call_aws(service, operation, region, **arguments)
+
+    monkeypatch.setattr(submit, "call_aws", keep)
+    account.refuse = lambda: ("ResourceLimitExceeded", "the limit is 0")
+    with pytest.raises(PlatformError, match="the limit is 0"):
+        submit_to()
+    address = f"s3://{BUCKET}/digits/source/sourcedir.tar.gz"
+    assert f"the code may be left: s3 delete_object: AccessDenied; aws s3 rm {address}" in capsys.readouterr().err
+
+
 def test_ctrl_c_leaves_no_upload(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -312,3 +318,31 @@ def test_without_boto3_a_job_is_shown_and_not_sent(account: Account, tmp_path: P
     assert sent.returncode == HostError.exit_code
     assert "--to sagemaker: expected the Python package boto3, found none" in sent.stderr
     assert "python -m pip install boto3" in sent.stderr
+
+
+def test_the_commands_of_the_page_run(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for the first block, which a unit test runs, and the push, of which a test with the image does a part."""
+    page = (SOURCES.parent / "docs/clusters/sagemaker.md").read_text()
+    (file,) = find_blocks(page, "yaml")
+    (tmp_path / "job.yml").write_text(file)
+    (tmp_path / "data").mkdir()
+    _, steps = find_blocks(page)
+    push, sync, *commands = map(shlex.split, steps.splitlines())
+    assert push[:2] == ["dlc", "push"]
+    channel = yaml.safe_load(file)["places"]["sagemaker"]["channels"]["training"]
+    assert sync == ["aws", "s3", "sync", "./data", channel["address"]]
+    monkeypatch.setattr("time.sleep", lambda _: account.end("digits", "Completed"))
+    said = []
+    for program, *words in commands:
+        assert program == "dlc"
+        assert run(words) == 0
+        said.append(capsys.readouterr().out)
+        if "--wait" in words:
+            account.print_lines("digits", "algo-1", ["trained"])
+    shown, _, listed, followed, _ = said
+    assert json.loads(shown)["CheckpointConfig"]["S3Uri"] == "s3://bucket/digits/checkpoints"
+    assert "digits" in listed
+    assert followed == "[algo-1] trained\n"
+    assert len(account.requests) == 1

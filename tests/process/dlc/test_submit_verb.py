@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from harness.pages import find_blocks
+
 SOURCES = Path(__file__).parents[3] / "src"
+# Only a hang takes that long.
+WAIT_SECONDS = 600.0
 JOB = """\
 image: registry.example/dlc/pytorch:2.13
 name: digits
@@ -68,21 +74,86 @@ def test_sbatch_gets_what_the_dry_run_prints_and_the_secrets(login: Login, tmp_p
     assert (login.folder / "dlc-jobs/digits/code/train.py").read_text() == "print(1)"
 
 
-@pytest.mark.parametrize("container", ["pyxis", "apptainer", "none"])
-def test_a_shell_can_read_the_file(login: Login, container: str) -> None:
-    words = ("--with", f"container={container}", "--with", "requeue=yes", "--with", "time=10")
+def test_a_secret_of_the_file_reaches_the_job_and_stands_in_no_other_file(login: Login, tmp_path: Path) -> None:
+    path = login.folder / "job.yml"
+    path.write_text(path.read_text().replace("{from: environment}", "s3cret-of-the-file"))
+    login.add("sbatch", SBATCH)
+    shown = login.dlc("submit", "job.yml", "--to", "slurm", "--dry-run")
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert (tmp_path / "env").read_text() == "s3cret-of-the-file 32"
+    for text in (shown.stdout, shown.stderr, done.stdout, done.stderr, (tmp_path / "sent").read_text()):
+        assert "s3cret-of-the-file" not in text
+
+
+@pytest.mark.parametrize("container", ["pyxis", "apptainer", "none", "oci"])
+@pytest.mark.parametrize("groups", ["", "groups: {data: {hosts: 1}, dnn: {hosts: 2}}\n"], ids=["one", "several"])
+def test_a_shell_can_read_the_file(login: Login, container: str, groups: str) -> None:
+    (login.folder / "job.yml").write_text(JOB + groups)
+    words = ["--with", f"container={container}", "--with", "requeue=yes", "--with", "time=10"]
+    words += ["--with", "bundle=/bundle"] if container == "oci" else []
     shown = login.dlc("submit", "job.yml", "--to", "slurm", "--dry-run", *words)
     checked = login.run(["bash", "-n"], shown.stdout)
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_nothing_is_left_of_a_job_that_slurm_refuses(login: Login) -> None:
-    login.add("sbatch", "echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1")
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("error: invalid partition specified: gpu", "`sinfo` lists partitions"),
+        ("error: Batch job submission failed: Invalid account or account/partition combination specified",
+         "`sacctmgr show associations user=$USER` lists accounts"),
+        ("error: Batch job submission failed: Invalid qos specification", "`sacctmgr show qos` lists them"),
+        ("error: Batch job submission failed: Requested node configuration is not available",
+         "fewer CPUs, GPUs or memory for a host"),
+        ("error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or "
+         "time limits)", "fewer hosts, a shorter time"),
+        ("error: Batch job submission failed: Unable to contact slurm controller (connect failure)", "`scontrol ping`"),
+        ("error: Unheard of", "`dlc submit --dry-run` prints the file"),
+    ],
+    ids=["partition", "account", "qos", "nodes", "quota", "controller", "other"],
+)  # fmt: skip
+def test_nothing_is_left_of_a_job_that_slurm_refuses(login: Login, said: str, remedy: str) -> None:
+    login.add("sbatch", f'echo "sbatch: {said}" >&2; exit 1')
     done = login.dlc("submit", "job.yml", "--to", "slurm")
     assert done.returncode == 25
-    assert "invalid partition specified: gpu" in done.stderr
-    assert "`sinfo` lists partitions" in done.stderr
+    assert said in done.stderr
+    assert remedy in done.stderr
     assert not (login.folder / "dlc-jobs").exists()
+
+
+def test_ctrl_c_leaves_no_folder(login: Login) -> None:
+    login.add("sbatch", "touch ../hangs; exec sleep 600")
+    words = [sys.executable, "-P", "-m", "dlc", "submit", "job.yml", "--to", "slurm"]
+    with subprocess.Popen(words, cwd=login.folder, env=login.environ, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not (login.bin.parent / "hangs").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_SECONDS) == 130
+    assert not (login.folder / "dlc-jobs").exists()
+
+
+def test_a_job_that_cannot_be_noted_is_told_by_its_id(login: Login, tmp_path: Path) -> None:
+    login.add("sbatch", SBATCH)
+    (tmp_path / "cache").write_text("no folder")
+    done = login.dlc("submit", "job.yml", "--to", "slurm")
+    assert (done.returncode, done.stdout) == (0, "4711\n"), done.stderr
+    assert "dlc: warning: digits has no name here, only 4711 --to slurm" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["slurm", "kubernetes", "sagemaker"])
+def test_a_dry_run_imports_no_platforms_client(login: Login, place: str) -> None:
+    program = (
+        "import sys; from dlc.cli import run; code = run(sys.argv[1:]); "
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(code)"
+    )
+    options = ["role=arn:aws:iam::123456789012:role/Training", "region=eu-west-1", "instance_type=ml.c5.xlarge"]
+    words = [word for option in options for word in ("--with", option)] if place == "sagemaker" else []
+    argv = [sys.executable, "-P", "-c", program, "submit", "job.yml", "--to", place, "--dry-run", *words]
+    done = login.run(argv)
+    assert done.returncode == 0, done.stderr
+    assert {"boto3", "botocore", "kubernetes", "docker"} & set(done.stderr.split()) == set()
 
 
 def test_without_slurm_or_the_secret_nothing_begins(login: Login) -> None:
@@ -145,18 +216,26 @@ def test_ps_logs_and_stop_ask_slurm_for_a_job_that_was_submitted(login: Login, t
     assert (tmp_path / "cancelled").read_text() == "4711\n"
 
 
-def test_the_first_commands_of_the_page_run(login: Login) -> None:
+def test_the_commands_of_the_page_run(login: Login, tmp_path: Path) -> None:
     """The second one shows what it would start: its containers need an engine."""
     login.add("sbatch", f"for folder in dlc-jobs/*; do echo trained >$folder/log; done; {SBATCH}")
     login.add("squeue", SQUEUE)
     login.add("scontrol", "exit 1")
     login.add("sacct", "echo 0:0")
+    login.add("scancel", f'echo "$@" >{tmp_path}/cancelled')
     (login.folder / "job.yml").unlink()
     page = (SOURCES.parent / "docs/clusters.md").read_text()
-    commands = [shlex.split(line) for line in page.split("```\n")[1].splitlines()]
-    assert [words[:2] for words in commands] == [["dlc", "run"], ["dlc", "run"], ["dlc", "submit"], ["dlc", "submit"]]
+    commands = [shlex.split(line) for block in find_blocks(page) for line in block.splitlines()]
+    verbs = ["run", "run", "submit", "submit", "ps", "logs", "stop"]
+    assert [words[:2] for words in commands] == [["dlc", verb] for verb in verbs]
     commands[1].append("--explain")
+    said = []
     for words in commands:
         done = login.dlc(*words[1:])
         assert done.returncode == 0, done.stderr
-    assert done.stdout == "trained\n"
+        said.append(done.stdout)
+    _, _, shown, waited, listed, followed, _ = said
+    assert "#SBATCH --nodes=2" in shown
+    assert "4711" in listed
+    assert (waited, followed) == ("trained\n", "trained\n")
+    assert (tmp_path / "cancelled").read_text() == "4711\n"

@@ -139,14 +139,12 @@ def test_without_a_network_the_code_is_a_channel() -> None:
 
 
 def test_no_secret_is_shown_and_its_value_is_sent_only_with_the_request() -> None:
-    submitted = job(
-        environment={"API_TOKEN": "of the file", "GREETING": "hello"}, secrets=("DLC_JOB_TOKEN", "HF_TOKEN")
-    )
+    submitted = job(environment={"GREETING": "hello"}, secrets=("DLC_JOB_TOKEN", "HF_TOKEN"))
     document = sagemaker.render_job(submitted, settings())
     shown = json.loads(document.text)["Environment"]
-    assert shown == {"HF_TOKEN": "(of the shell that submits)", "API_TOKEN": "(hidden)", "GREETING": "hello"}
+    assert shown == {"HF_TOKEN": "(hidden)", "GREETING": "hello"}
     filled = fill_request(document.value, f"{REGISTRY}/dlc/pytorch@sha256:{'0' * 64}", {"HF_TOKEN": "s3cret"})
-    assert filled["Environment"] == {"HF_TOKEN": "s3cret", "API_TOKEN": "of the file", "GREETING": "hello"}
+    assert filled["Environment"] == {"HF_TOKEN": "s3cret", "GREETING": "hello"}
     (warning,) = list_open_values(submitted)
     assert warning.startswith("HF_TOKEN: SageMaker shows the value")
     assert "s3cret" not in warning

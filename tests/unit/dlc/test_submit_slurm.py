@@ -73,6 +73,22 @@ def test_pyxis_gets_the_image_and_the_mounts() -> None:
     assert "--container-mounts=/shared/dlc-jobs/digits:/shared/dlc-jobs/digits,/shared/data:/shared/data:ro" in step
 
 
+def test_components_in_oci_containers_have_a_step_each() -> None:
+    """Slurm 22.05 starts the last component of a step in its container, and the others nowhere."""
+    groups = (SubmittedGroup("data", 2, cpus="1"), SubmittedGroup("dnn", 1, cpus="2"))
+    steps = [line for line in lines(job(groups=groups), container="oci", bundle="/b") if line.startswith("srun")]
+    assert [line.split()[1] for line in steps] == ["--het-group=0", "--het-group=1"]
+    assert all(" --container=/b /bin/sh " in line and " : " not in line for line in steps)
+
+
+def test_an_oci_container_does_not_take_the_name_of_the_batch_scripts_node() -> None:
+    found = lines(job(), container="oci", bundle="/b")
+    (host,) = [line for line in found if line.startswith("host=")]
+    assert "export SLURMD_NODENAME=${SLURMD_NODENAME:-$(uname -n)}; SAGEMAKER_BASE_DIR=" in host
+    assert found.index("unset SLURMD_NODENAME") < found.index(host)
+    assert "unset SLURMD_NODENAME" not in lines(job())
+
+
 def test_apptainer_mounts_the_hosts_folder_at_its_place() -> None:
     (host,) = [line for line in lines(job(image="/shared/x.sif"), container="apptainer") if line.startswith("host=")]
     assert '--bind "$0/$SLURMD_NODENAME:/opt/ml"' in host
@@ -85,7 +101,13 @@ def test_a_job_that_may_start_again_has_checkpoints_that_all_nodes_see() -> None
     assert "#SBATCH --requeue" in found
     assert "#SBATCH --signal=B:USR1@30" in found
     assert '  ln -sfn /shared/dlc-jobs/digits/checkpoints "$folder/hosts/$host/checkpoints"' in found
-    assert not [line for line in lines(job()) if "checkpoints" in line]
+    assert "export DLC_STOPPED_EXIT_CODE=143" in found
+    assert not [line for line in lines(job()) if "checkpoints" in line or "DLC_STOPPED_EXIT_CODE" in line]
+
+
+def test_a_jobs_own_code_after_a_stop_stays() -> None:
+    found = lines(job(environment={"DLC_STOPPED_EXIT_CODE": "7"}), requeue="yes")
+    assert [line for line in found if "DLC_STOPPED_EXIT_CODE" in line] == ["export DLC_STOPPED_EXIT_CODE=7"]
 
 
 @pytest.mark.parametrize(

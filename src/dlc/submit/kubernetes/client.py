@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from secrets import token_hex
 
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.labels import JOB
-from dlc.submit.kubernetes.kubectl import Object, read_objects, run_kubectl
+from dlc.submit.kubernetes.kubectl import Object, explain_failure, make_words, read_objects, run_kubectl
 from dlc.submit.kubernetes.options import KubernetesOptions
 from dlc.submit.kubernetes.pod import JOB_SET_LABEL
 from dlc.submit.places import Document, PlacedJob, SubmittedJob
@@ -20,6 +21,7 @@ JOB_SETS, TRAIN_JOBS, RUNTIMES = (
     "trainjobs.trainer.kubeflow.org",
     "trainingruntimes.trainer.kubeflow.org",
 )
+LOCAL_QUEUES, SERVICE_ACCOUNTS, SECRETS = "localqueues.kueue.x-k8s.io", "serviceaccounts", "secrets"
 # One for each call of submit_job: by it what a failed one made is found.
 SUBMISSION = "org.dlc.submission"
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"
@@ -38,6 +40,7 @@ def submit_job(job: SubmittedJob, options: KubernetesOptions, document: Document
     submission = token_hex(8)
     objects = [_prepare(found, submission, secrets) for found in document.value]
     *before, last = objects
+    _require_named(options)
     # The server takes a TrainJob only when its runtime is there.
     asked = before if last["kind"] == "TrainJob" else objects
     run_kubectl(options, "create", "--dry-run=server", "--output", "name", "--filename", "-", given=asked)
@@ -50,6 +53,21 @@ def submit_job(job: SubmittedJob, options: KubernetesOptions, document: Document
         _remove_submission(options, submission, {found["kind"] for found in objects})
         raise
     return str(last["metadata"]["name"])
+
+
+def _require_named(options: KubernetesOptions) -> None:
+    """Raise UsageError for a queue, an account or a Secret that is not there.
+
+    The server takes a job that names it all the same, and the job waits for it without a word.
+    """
+    named = {LOCAL_QUEUES: options.queue, SERVICE_ACCOUNTS: options.service_account, SECRETS: options.pull_secret}
+    for kind, name in named.items():
+        if not name:
+            continue
+        done = run_kubectl(options, "get", kind, name, "--output", "name", check=False)
+        # Who may create jobs need not have the right to read these.
+        if done.returncode and "orbidden" not in done.stderr:
+            raise explain_failure(("get", kind), done.stderr)
 
 
 def _read_item(text: str) -> Object:
@@ -87,8 +105,12 @@ def _name_kind(kind: str) -> str:
 def _remove_submission(options: KubernetesOptions, submission: str, kinds: set[str]) -> None:
     """Remove what one submission made. An error of it hides not why it was to be removed."""
     names = ",".join(sorted(_name_kind(kind) for kind in kinds))
-    with suppress(DlcError):
-        run_kubectl(options, "delete", names, "--selector", f"{SUBMISSION}={submission}", "--wait=false")
+    words = ("delete", names, "--selector", f"{SUBMISSION}={submission}", "--wait=false")
+    try:
+        run_kubectl(options, *words)
+    except DlcError as error:
+        command = shlex.join(make_words(options, *words))
+        print(f"dlc: warning: what was created may be left: {error.message}; {command}", file=sys.stderr)
 
 
 def list_jobs(options: KubernetesOptions) -> list[PlacedJob]:

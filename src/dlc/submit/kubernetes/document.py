@@ -10,9 +10,9 @@ from dlc.core.labels import JOB
 from dlc.jobs.run.job_folder import CHANNEL
 from dlc.submit.kubernetes.names import name_group, name_object
 from dlc.submit.kubernetes.options import KubernetesOptions, read_claim
-from dlc.submit.kubernetes.pod import CONFIG, STOPPED_CODE, Object, make_pod
+from dlc.submit.kubernetes.pod import CONFIG, Object, make_pod
 from dlc.submit.kubernetes.source import NAME, pack_code
-from dlc.submit.places import Document, SubmittedGroup, SubmittedJob
+from dlc.submit.places import STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
 
 JOB_SET, TRAIN_JOB = "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"
 QUEUE = "kueue.x-k8s.io/queue-name"

@@ -20,9 +20,13 @@ REMEDIES = {
     'matches for kind "TrainJob"': "install Kubeflow Trainer in the cluster, or kind=jobset",
     'matches for kind "TrainingRuntime"': "install Kubeflow Trainer in the cluster, or kind=jobset",
     'matches for kind "JobSet"': "install JobSet in the cluster: https://jobset.sigs.k8s.io/docs/installation",
+    'resource type "localqueues"': "leave out queue, or install Kueue: https://kueue.sigs.k8s.io/docs/installation",
     "have a resource type": "install JobSet in the cluster: https://jobset.sigs.k8s.io/docs/installation",
     "namespaces ": "kubectl get namespaces; --with namespace=NAME",
     "already exists": "another --name, or dlc stop the job that has it",
+    'localqueues.kueue.x-k8s.io "': "kubectl get localqueues; --with queue=NAME",
+    'serviceaccounts "': "kubectl get serviceaccounts; --with service_account=NAME",
+    'secrets "': "kubectl create secret docker-registry NAME; --with pull_secret=NAME",
     "exceeded quota": "kubectl describe resourcequota; ask for less, or have the quota raised",
     "orbidden": "kubectl auth can-i --list shows what you may do; have somebody give you the right",
     "nauthorized": "renew your credentials: what did `kubectl config view --minify` have them from?",
@@ -31,7 +35,7 @@ REMEDIES = {
     "connect": "kubectl cluster-info; is KUBECONFIG set to the cluster's file?",
     "no configuration": "kubectl cluster-info; is KUBECONFIG set to the cluster's file?",
 }
-USER_ERRORS = ("namespaces ", "already exists")
+USER_ERRORS = ("namespaces ", "already exists", 'localqueues.kueue.x-k8s.io "', 'serviceaccounts "', 'secrets "')
 
 
 def make_words(options: KubernetesOptions, *words: str) -> list[str]:
@@ -59,9 +63,17 @@ def run_kubectl(
 def explain_failure(words: Sequence[str], said: str) -> ProcessError | UsageError:
     """Return the error of a kubectl that failed, with its own last line and what to do."""
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "no word of it")
-    found = next((word for word in REMEDIES if word in said), "")
-    kind = UsageError if found in USER_ERRORS else ProcessError
-    return kind(f"{PROGRAM} {' '.join(words[:2])}: {last}", REMEDIES.get(found, "try the same with kubectl"))
+    kind = UsageError if _find_word(said) in USER_ERRORS else ProcessError
+    return kind(f"{PROGRAM} {' '.join(words[:2])}: {last}", find_remedy(said))
+
+
+def find_remedy(said: str) -> str:
+    """Return what to do about words of the server or of kubectl."""
+    return REMEDIES.get(_find_word(said), "try the same with kubectl")
+
+
+def _find_word(said: str) -> str:
+    return next((word for word in REMEDIES if word in said), "")
 
 
 def read_objects(options: KubernetesOptions, *words: str) -> list[Object]:

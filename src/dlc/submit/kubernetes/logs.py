@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from threading import Thread
 from typing import TextIO
 
+from dlc.core.errors import DlcError
 from dlc.jobs.run.lifecycle import HostLog
 from dlc.submit.kubernetes.client import (
     ASK_AGAIN_SECONDS,
+    SUSPENDED,
     absence_error,
     await_job,
     count_hosts,
@@ -16,8 +19,10 @@ from dlc.submit.kubernetes.client import (
     has_ended,
     list_pods,
     name_host,
+    read_state,
 )
-from dlc.submit.kubernetes.kubectl import Object, stream_lines
+from dlc.submit.kubernetes.document import QUEUE
+from dlc.submit.kubernetes.kubectl import Object, find_remedy, read_objects, stream_lines
 from dlc.submit.kubernetes.options import KubernetesOptions
 
 # Before these a pod has no container to read from.
@@ -52,10 +57,12 @@ def _follow_job(options: KubernetesOptions, log: HostLog, job_id: str) -> None:
         # Asked before the pods are listed: all pods of an ended job are seen.
         found = find_job(options, job_id)
         ended = found is None or has_ended(found)
-        for pod in list_pods(options, job_id):
-            if (why := explain_waiting(pod)) not in said:
+        pods = list_pods(options, job_id)
+        for why in (*map(explain_waiting, pods), explain_absence(options, found, pods)):
+            if why not in said:
                 said.add(why)
                 log.say(why)
+        for pod in pods:
             if pod["metadata"]["uid"] not in readers and _has_started(pod):
                 reader = Thread(target=_print_pod, args=(options, log, pod, "--follow"), daemon=True)
                 readers[pod["metadata"]["uid"]] = reader
@@ -79,6 +86,23 @@ def explain_waiting(pod: Object) -> str:
     waiting += [each for each in status.get("conditions", []) if each["status"] == "False"]
     found = next((each for each in waiting if each.get("reason") in BLOCKED), None)
     return f"{name_host(pod)} waits: {found['reason']}: {found.get('message', '')}" if found else ""
+
+
+def explain_absence(options: KubernetesOptions, job_set: Object | None, pods: Sequence[Object]) -> str:
+    """Return why a job has fewer pods than hosts; empty if it has all, is gone, or nobody says why."""
+    if job_set is None or len(pods) >= count_hosts(job_set):
+        return ""
+    name = job_set["metadata"]["name"]
+    if read_state(job_set).startswith(SUSPENDED):
+        queue = job_set["metadata"].get("labels", {}).get(QUEUE, "")
+        return f"{name} waits in the queue {queue}: kubectl describe localqueue {queue}" if queue else ""
+    try:
+        events = read_objects(options, "events", "--field-selector", "reason=FailedCreate")
+    except DlcError:
+        # Who may create jobs need not have the right to read events.
+        return ""
+    told = [each["message"] for each in events if each["involvedObject"]["name"].startswith(f"{name}-")]
+    return f"{name} has {len(pods)} of {count_hosts(job_set)} pods: {told[-1]}; {find_remedy(told[-1])}" if told else ""
 
 
 def _print_pod(options: KubernetesOptions, log: HostLog, pod: Object, *words: str) -> None:

@@ -10,15 +10,12 @@ from dlc.jobs.run.job import ONLY_GROUP
 from dlc.submit.kubernetes.machines import format_quantity, list_types, make_resources
 from dlc.submit.kubernetes.names import NODE, name_object
 from dlc.submit.kubernetes.options import KubernetesOptions, read_claim
-from dlc.submit.places import SubmittedGroup, SubmittedJob
+from dlc.submit.places import STOPPED, STOPPED_CODE, SubmittedGroup, SubmittedJob
 
 BASE = "/opt/ml"
 CONFIG = f"{BASE}/input/config"
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 TYPE_LABEL = "node.kubernetes.io/instance-type"
-# The launcher ends with it after a stop: Kubernetes takes 0 for a job that is done.
-STOPPED = "DLC_STOPPED_EXIT_CODE"
-STOPPED_CODE = 143
 # Folder of the results -> folder of a host.
 RESULTS = {"model": "model", "output": "output/data"}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from dlc.core.errors import PlatformError
-from dlc.submit.places import PlacedJob
+from dlc.submit.places import STOPPED_CODE, PlacedJob
 from dlc.submit.sagemaker.aws import AwsError, call_aws
 from dlc.submit.sagemaker.settings import Settings
 
@@ -18,8 +18,6 @@ ENDED = ("Completed", "Failed", "Stopped")
 # Jobs that `dlc ps` shows at most.
 MOST_JOBS = 50
 ASK_SECONDS = 10.0
-# As the launcher ends after a SIGTERM.
-STOPPED_CODE = 143
 # The service appends it to the failure file's text.
 EXIT_CODE = re.compile(r"exit code:? (?P<code>[0-9]{1,3})\b(?!.*exit code:? [0-9])", re.IGNORECASE | re.DOTALL)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dlc.jobs.job_file import SECRET, is_address
+from dlc.jobs.job_file import is_address
 from dlc.jobs.run.job import GRACE, ONLY_GROUP, TOKEN
 from dlc.submit.places import SubmittedGroup, SubmittedJob
 from dlc.submit.sagemaker.settings import Channel, Settings
@@ -24,9 +24,8 @@ PROGRAMS = "DLC_GROUP_PROGRAMS"
 PROGRAMS_PARAMETER = "sagemaker_group_programs"
 # The launcher knows the platform's 120 seconds, and makes the token of the job's ARN.
 LEFT_OUT = (GRACE, TOKEN, PROGRAMS)
-# In place of a value that nobody is shown.
+# In place of a secret's value, which nobody is shown.
 HIDDEN = "(hidden)"
-FROM_SHELL = "(of the shell that submits)"
 # A file system's scheme -> the service's word.
 FILE_SYSTEMS = {"efs": "EFS", "fsx": "FSxLustre"}
 ECR = re.compile(
@@ -36,7 +35,7 @@ ECR = re.compile(
 
 
 def make_request(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
-    """Return the request. Values of the shell's secrets are left open, and the image has no digest yet."""
+    """Return the request. Values of secrets are left open, and the image has no digest yet."""
     request: dict[str, Any] = {
         "TrainingJobName": job.name,
         "AlgorithmSpecification": _make_algorithm(job, settings),
@@ -94,17 +93,6 @@ def locate_checkpoints(job: SubmittedJob, settings: Settings) -> str:
 def has_groups(job: SubmittedJob) -> bool:
     """Tell whether the job names its instance groups."""
     return [group.name for group in job.groups] != [ONLY_GROUP]
-
-
-def hide_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request as it may be shown: without values of variables that are secrets by their names."""
-    if "Environment" not in request:
-        return dict(request)
-    shown = {
-        name: HIDDEN if SECRET.search(name) and value != FROM_SHELL else value
-        for name, value in request["Environment"].items()
-    }
-    return {**request, "Environment": shown}
 
 
 def _make_algorithm(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
@@ -167,7 +155,7 @@ def _make_hyperparameters(job: SubmittedJob, settings: Settings) -> dict[str, st
 
 
 def _make_environment(job: SubmittedJob) -> dict[str, str]:
-    named = dict.fromkeys(job.secrets, FROM_SHELL)
+    named = dict.fromkeys(job.secrets, HIDDEN)
     return {name: value for name, value in {**named, **job.environment}.items() if name not in LEFT_OUT}
 
 

@@ -13,7 +13,7 @@ from dlc.core.errors import DlcError, PlatformError
 from dlc.jobs.run.job import TOKEN
 from dlc.submit.places import Document, SubmittedJob
 from dlc.submit.sagemaker.aws import AwsError, call_aws
-from dlc.submit.sagemaker.request import ARCHIVE, ECR, hide_secrets, locate_archive, locate_image, make_request
+from dlc.submit.sagemaker.request import ARCHIVE, ECR, locate_archive, locate_image, make_request
 from dlc.submit.sagemaker.rules import list_notes
 from dlc.submit.sagemaker.settings import Settings
 from dlc.submit.sagemaker.source_archive import write_archive
@@ -24,9 +24,9 @@ WORKPLACE = "dlc-submit-"
 
 
 def render_job(job: SubmittedJob, options: Settings) -> Document:
-    """Return the request. Values that nobody is shown are hidden in its text."""
+    """Return the request. It has no value of a secret."""
     request = make_request(job, options)
-    return Document(DOCUMENT, json.dumps(hide_secrets(request), indent=2) + "\n", request)
+    return Document(DOCUMENT, json.dumps(request, indent=2) + "\n", request)
 
 
 def submit_job(job: SubmittedJob, options: Settings, document: Document, secrets: Mapping[str, str]) -> str:
@@ -65,7 +65,7 @@ def fill_request(request: Mapping[str, Any], image: str, secrets: Mapping[str, s
 
 
 def list_open_values(job: SubmittedJob) -> list[str]:
-    """Return a warning for each secret of the shell: whoever may describe a training job reads its variables."""
+    """Return a warning for each secret: whoever may describe a training job reads its variables."""
     names = [name for name in job.secrets if name != TOKEN]
     return [
         f"{name}: SageMaker shows the value to everybody who may describe the job; keep a secret in Secrets Manager "
@@ -162,6 +162,8 @@ def _explain_start(error: AwsError, request: Mapping[str, Any]) -> AwsError:
 
 def _remove_upload(address: str, region: str) -> None:
     bucket, _, key = address.removeprefix("s3://").partition("/")
-    # The first error is the one to tell.
-    with suppress(DlcError):
+    try:
         call_aws("s3", "delete_object", region, Bucket=bucket, Key=key)
+    except DlcError as error:
+        # The first error is the one to raise.
+        print(f"dlc: warning: the code may be left: {error.message}; aws s3 rm {address}", file=sys.stderr)

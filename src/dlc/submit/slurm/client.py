@@ -33,6 +33,7 @@ REMEDIES = {
     "Invalid account": "`sacctmgr show associations user=$USER` lists accounts; --with account=NAME",
     "Invalid qos": "`sacctmgr show qos` lists them; --with qos=NAME",
     "node configuration is not available": "fewer CPUs, GPUs or memory for a host; `sinfo -Nel` lists what nodes have",
+    "violates accounting": "fewer hosts, a shorter time, or another qos; `sacctmgr show qos` lists the limits",
     "Unable to contact slurm": "the controller does not answer: `scontrol ping`",
 }
 SUBMIT_REMEDY = "`dlc submit --dry-run` prints the file that sbatch was given"

@@ -11,7 +11,7 @@ from pathlib import Path
 from dlc.jobs.run.job import GRACE, ONLY_GROUP
 from dlc.jobs.run.job_folder import CHANNEL
 from dlc.jobs.run.limits import count_bytes
-from dlc.submit.places import Document, SubmittedGroup, SubmittedJob
+from dlc.submit.places import STOPPED, STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
 from dlc.submit.slurm.options import APPTAINER, NONE, OCI, OPTIONS, GroupOptions, by_group, find_folder
 
 NAME = "job.sbatch"
@@ -21,6 +21,8 @@ BASE = "/opt/ml"
 # The signal of which the batch script hears before the time limit, if the job is to be queued again.
 WARNING = "USR1"
 MEBIBYTE = 1 << 20
+# Between the words of two components of one step.
+COMPONENTS = " \\\n  : "
 
 # What the script does whatever the job is. $folder is the job's.
 PREPARE = """\
@@ -53,11 +55,28 @@ done
 wait "$step"
 code=$?
 """
+# Slurm 22.05 loses the OCI container of all components of a step but the last, so each has a step of its own then. The
+# first code that is not 0 is the job's.
+WAIT_FOR_ALL = f"""\
+worst=0
+for step in $steps; do
+{WAIT}[ "$worst" -ne 0 ] || worst=$code
+done
+exit "$worst"
+) &
+step=$!
+"""
+# Slurm 22.05 gives an OCI container the variables of the batch script, and none of the task.
+NAME_OF_THE_NODE = "export SLURMD_NODENAME=${SLURMD_NODENAME:-$(uname -n)}"
 REQUEUE = """\
 warned=
 trap 'warned=yes; scancel --signal=TERM "$SLURM_JOB_ID"' {signal}
 """
+# Of nodes that are taken away the step alone is told, a grace before; Slurm does not start a job again that ends then.
 REQUEUE_END = """\
+if scontrol show job "$SLURM_JOB_ID" | grep -q ' PreemptTime=[0-9]'; then
+  warned=yes
+fi
 if [ -n "$warned" ] && [ "$code" -ne 0 ]; then
   scontrol requeue "$SLURM_JOB_ID"
   sleep 60
@@ -138,6 +157,8 @@ def _list_settings(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterato
         yield f"export {key}={shlex.quote(value)}"
     if GRACE not in job.environment:
         yield f"export {GRACE}={job.grace}"
+    if options.requeue == "yes" and STOPPED not in job.environment:
+        yield f"export {STOPPED}={STOPPED_CODE}"
     if list(lists) != [ONLY_GROUP]:
         groups = ";".join(f"{group}=${name}" for group, name in lists.items())
         yield f'export DLC_GROUPS="{groups}"'
@@ -178,10 +199,16 @@ def _find_checkpoints(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
 
 
 def _make_step(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
-    """Return the lines that run one step over all components, and wait for its end."""
+    """Return the lines that run one step over all components, or one for each, and wait for the end."""
     begin = REQUEUE.format(signal=WARNING) if options.requeue == "yes" else ""
     end = REQUEUE_END if options.requeue == "yes" else ""
-    return f"{begin}{_make_host(job, options, folder)}\n{_make_srun(job, options, folder)} &\nstep=$!\n{WAIT}{end}"
+    parts = _list_components(job, options, folder)
+    if options.container == OCI and len(parts) > 1:
+        steps = "".join(f'srun {part} &\nsteps="$steps $!"\n' for part in parts)
+        start = f"(\nsteps=\n{steps}{WAIT_FOR_ALL}"
+    else:
+        start = f"srun {COMPONENTS.join(parts)} &\nstep=$!\n"
+    return f"{begin}{_make_host(job, options, folder)}\n{start}{WAIT}{end}"
 
 
 def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
@@ -189,6 +216,8 @@ def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
     train = shlex.join(("train", *job.arguments))
     launcher = shlex.join(options.launcher)
     inside = f'SAGEMAKER_BASE_DIR="$0/$SLURMD_NODENAME" exec {launcher} {train}'
+    if options.container == OCI:
+        inside = f"{NAME_OF_THE_NODE}; {inside}"
     if options.container == APPTAINER:
         binds = [f'"$0/$SLURMD_NODENAME:{BASE}"']
         binds += [shlex.quote(f"{path}:{BASE}/input/data/{name}:ro") for name, path in job.channels.items()]
@@ -199,11 +228,12 @@ def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
         inside = (
             f"exec apptainer exec --no-home --writable-tmpfs{gpus} {words} {_name_sif(job.image)} {launcher} {train}"
         )
-    return f"host={shlex.quote(inside)}"
+    name = "unset SLURMD_NODENAME\n" if options.container == OCI else ""
+    return f"{name}host={shlex.quote(inside)}"
 
 
-def _make_srun(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
-    """Return the command of the step: a part for each component, which have the same words."""
+def _list_components(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:
+    """Return what srun is told of each component."""
     several = len(job.groups) > 1
     parts = []
     for number, group in enumerate(job.groups):
@@ -213,7 +243,7 @@ def _make_srun(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
         words += [f"--cpus-per-task={math.ceil(float(group.cpus))}"] if group.cpus else []
         words += _list_container_words(job, options, folder)
         parts.append(f'{" ".join(words)} /bin/sh -c "$host" "$folder/hosts"')
-    return "srun " + " \\\n  : ".join(parts)
+    return parts
 
 
 def _list_container_words(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:

@@ -121,7 +121,7 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--line);
   overflow-wrap: break-word; max-width: 220px; }
 tbody tr:last-child td { border-bottom: 0; }
-th { background: var(--band); white-space: nowrap; }
+thead { background: var(--band); white-space: nowrap; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--after); }
 th[aria-sort=ascending] button::after { content: " \\25B2"; }
@@ -132,11 +132,10 @@ th[aria-sort=descending] button::after { content: " \\25BC"; }
   body { padding: 12px; }
   .tick { font-size: 19px; }
   table, thead, tbody, tr, td { display: block; }
-  thead tr { display: flex; flex-wrap: wrap; background: var(--band); }
+  th { display: inline-block; }
   tr { border-bottom: 1px solid var(--line); padding: 4px 0; }
   tbody tr:last-child { border: 0; }
-  th, td, tbody tr:last-child td { border: 0; padding: 2px 10px; max-width: none; }
-  .number { text-align: left; white-space: normal; }
+  th, td, .number { border: 0; padding: 2px 10px; max-width: none; text-align: left; }
   td::before { content: attr(data-title) ": "; color: var(--faint); }
 }
 """

@@ -30,12 +30,17 @@ def read_version(root: Path) -> str:
 
 
 def list_faults(root: Path) -> list[str]:
-    """Return what is in the way of a release: files that differ from the commit, a version without its changes."""
+    """Return what is in the way of a release: files in no commit, changes without a version, a version of another."""
     faults = [f"not committed: {line}" for line in _ask_git(root, "status", "--porcelain").splitlines()]
-    version = read_version(root)
-    if not re.search(rf"^## \[{re.escape(version)}\] - [0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}$",
-                     (root / CHANGELOG).read_text(), re.MULTILINE):  # fmt: skip
+    version, changes = read_version(root), (root / CHANGELOG).read_text()
+    if not re.search(rf"^## \[{re.escape(version)}\] - [0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}$", changes, re.MULTILINE):
         faults.append(f"{CHANGELOG}: expected a section `## [{version}] - YYYY-MM-DD`, found none")
+    if waiting := re.findall(r"^- .*", changes.partition("## [Unreleased]")[2].partition("\n## [")[0], re.MULTILINE):
+        faults.append(f"{CHANGELOG}: expected no changes under `## [Unreleased]`, found {len(waiting)}: {waiting[0]}")
+    # Of an annotated tag both the tag and its commit.
+    tagged = _ask_git(root, "for-each-ref", "--format=%(objectname) %(*objectname)", f"refs/tags/v{version}").split()
+    if tagged and tagged[-1] != _ask_git(root, "rev-parse", "HEAD"):
+        faults.append(f"v{version}: expected a version of its own for this commit, found the tag of another commit")
     return faults
 
 

@@ -18,6 +18,7 @@ import pytest
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
 from dlc.jobs.run.lifecycle import remove_containers
+from harness.browser import needs_browser, open_browser
 from harness.dlc_run import left
 from harness.engine import CALM_OPTIONS, HANG_BOUND, connect, docker
 from harness.images import Image
@@ -108,19 +109,38 @@ def test_the_lines_of_a_job_of_another_terminal_come_from_its_containers(image: 
     assert job.returncode == 130
 
 
-def test_tensorboard_shows_a_job_while_it_runs_and_ends_with_it(image: Image, dlc: Dlc) -> None:
-    words = (image.ref, "train.py", "--detach", "--watch", "--name", NAME, *CALM_OPTIONS)
-    started = dlc("run", *words)
+def watch_job(image: Image, dlc: Dlc) -> str:
+    """Start a job in the background; return the address at which TensorBoard shows it."""
+    started = dlc("run", image.ref, "train.py", "--detach", "--watch", "--name", NAME, *CALM_OPTIONS)
     assert started.returncode == 0, started.stderr
     deadline = time.monotonic() + HANG_BOUND
     while not (found := re.search(r"tensorboard of this job, until it ends: (\S+)", dlc("logs", NAME).stdout)):
         assert time.monotonic() < deadline, dlc("logs", NAME)
-    with urllib.request.urlopen(f"{found[1]}data/environment", timeout=HANG_BOUND) as answer:
+    return found[1]
+
+
+def test_tensorboard_shows_a_job_while_it_runs_and_ends_with_it(image: Image, dlc: Dlc) -> None:
+    address = watch_job(image, dlc)
+    with urllib.request.urlopen(f"{address}data/environment", timeout=HANG_BOUND) as answer:
         assert "version" in json.load(answer)
     assert dlc("stop", NAME).returncode == 0
     assert not [*left("ps", "--all", job=NAME), *left("network", "ls", job=NAME)]
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(found[1], timeout=HANG_BOUND)
+        urllib.request.urlopen(address, timeout=HANG_BOUND)
+
+
+@needs_browser
+def test_tensorboard_of_a_job_opens_in_a_browser(image: Image, dlc: Dlc) -> None:
+    address = watch_job(image, dlc)
+    with open_browser(dlc.folder) as browser:
+        browser.show(address, 1280)
+        deadline = time.monotonic() + HANG_BOUND
+        while "TensorBoard" not in browser.evaluate("document.body.innerText"):
+            assert time.monotonic() < deadline, browser.errors
+            time.sleep(0.1)
+        assert browser.evaluate("document.title") == "TensorBoard"
+        assert browser.errors == []
+    assert dlc("stop", NAME).returncode == 0
 
 
 @pytest.mark.core

@@ -65,8 +65,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )
     add("--on", metavar="CLUSTER", help="the training hosts as they are, such as p4d.24xlarge or '2*p4d.24xlarge'")
     add(
-        "--data-host", action="append", default=[], metavar="GLOB",
-        help="machines that data hosts may be (default: all without GPUs that have a price); may be repeated",
+        "--data-host", action="append", default=[], metavar="MACHINES",
+        help="a glob of machines that may be data hosts (default: all without GPUs that have a price); may be repeated",
     )  # fmt: skip
     add(
         "--data-cpu-seconds",

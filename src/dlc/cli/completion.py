@@ -19,8 +19,6 @@ PASSES_ON = True
 Parsers = Callable[[str], tuple[argparse.ArgumentParser, ModuleType]]
 # A line that lets the shell complete files too.
 FILES = ":files"
-# Metavars -> what their words are.
-OF_IMAGES, OF_JOBS, OF_FILES = ("ID", "GLOB", "A", "B", "REF"), ("JOB",), ("FILE", "DIR", "SCRIPT", "REPORT")
 
 BASH = """\
 _dlc() {
@@ -40,12 +38,14 @@ ZSH = """\
 #compdef dlc
 _dlc() {
     local -a found
-    local line files
+    local line word files
     while IFS= read -r line; do
         if [[ $line == :files ]]; then
             files=1
         else
-            found+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+            word=${${line%%$'\\t'*}//:/\\\\:}
+            [[ $line == *$'\\t'* ]] && word+=":${line#*$'\\t'}"
+            found+=("$word")
         fi
     done < <("$words[1]" completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null)
     (( $#found )) && _describe dlc found
@@ -143,9 +143,8 @@ def _complete_value(action: argparse.Action) -> list[str]:
     """Return the words that an argument or an option takes; none for numbers and other free text."""
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
-    names = str(action.metavar or "").replace("=", " ").split()
-    found = [*(list_images() if {*names} & {*OF_IMAGES} else ()), *(list_jobs() if {*names} & {*OF_JOBS} else ())]
-    return [*found, *([FILES] if {*names} & {*OF_FILES} else ())]
+    names = {*str(action.metavar or "").replace("=", " ").split()}
+    return [word for metavars, list_words in WORDS if names & metavars for word in list_words()]
 
 
 def list_images() -> list[str]:
@@ -165,3 +164,32 @@ def list_jobs() -> list[str]:
 
     running = [job.id for job in read_claims(cache_folder() / CLAIMS)]
     return sorted({*running, *(path.parent.name for path in Path(RESULTS).glob(f"*/{LOG}"))})
+
+
+def list_strategies() -> list[str]:
+    """Return the ways to train one model on several hosts."""
+    from dlc.jobs.run.job import STRATEGIES
+
+    return list(STRATEGIES)
+
+
+def list_places() -> list[str]:
+    """Return where a job can be submitted."""
+    from dlc.submit.places import LOCAL, PLACES
+
+    return [LOCAL, *PLACES]
+
+
+def list_files() -> list[str]:
+    """Return the line by which the shell completes files."""
+    return [FILES]
+
+
+# Metavars, and what lists the words that stand for them.
+WORDS = (
+    ({"ID", "GLOB", "A", "B", "REF"}, list_images),
+    ({"JOB"}, list_jobs),
+    ({"STRATEGY"}, list_strategies),
+    ({"PLACE"}, list_places),
+    ({"FILE", "DIR", "SCRIPT", "REPORT", "WHEEL"}, list_files),
+)

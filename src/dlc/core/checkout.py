@@ -20,7 +20,7 @@ OWN = Path(__file__).absolute().parents[3]
 # What a wheel has instead (scripts/wheel_data.py puts it there), in the folders of a checkout.
 INSTALLED = Path(__file__).absolute().parents[1] / "recipes"
 IN_WHEEL = "dlc/recipes/"
-OTHER_RECIPES = "pip download --no-deps dlc==VERSION gets a wheel; a checkout of dlc will do too"
+OTHER_RECIPES = "name a release's wheel, dlc-VERSION-py3-none-any.whl, or a checkout of dlc"
 # A user's own image, and the folder of its locks: docs/own-images.md.
 PROJECT, LOCKS = "dlc.yml", "locks"
 # What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden

@@ -141,6 +141,19 @@ def test_a_shell_in_an_image_has_a_terminal_and_hands_its_code_on(folder: Path) 
         assert "it is 42" in shell.shown
 
 
+def test_a_job_that_is_watched_says_where_and_ctrl_c_ends_both(folder: Path) -> None:
+    """TensorBoard is a container of the stand-in; test_run_watch.py has its other ways to end."""
+    (folder / "train.py").write_text(TRAIN)
+    with terminal(folder, "run", "dlc/some:1", "train.py", "--name", "mine", "--watch", "--grace", "60") as shown:
+        shown.until(r"tensorboard of this job, until it ends: ")
+        shown.until("first")
+        assert "until it ends: http://127.0.0.1:32768/" in re.sub(r"\s+", " ", plain_text(shown.shown))
+        shown.type("\x03")
+        assert shown.end() == 130
+    assert [path.name for path in (folder / "docker").iterdir()] == []
+    assert json.loads(dlc(folder, "ps", "--json").stdout) == []
+
+
 def test_an_error_is_red_on_a_terminal(folder: Path) -> None:
     with terminal(folder, "logs", "nobody") as shown:
         assert shown.end() == 2

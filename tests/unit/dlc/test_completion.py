@@ -51,6 +51,9 @@ def test_the_first_word_is_a_verb() -> None:
         (("logs", ""), "running"),
         (("logs", ""), "ended"),
         (("run", "--remove", ""), "running"),
+        (("run", TORCH, "--distributed", ""), "torchrun"),
+        (("submit", "job.yml", "--to", ""), "slurm"),
+        (("plan", "--against", ""), FILES),
         (("lint", ""), FILES),
     ],
 )

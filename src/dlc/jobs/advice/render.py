@@ -46,15 +46,20 @@ MEASURED_HEADS = (
 )
 # Units; a browser scales it, and its letters stay readable on 360 pixels.
 WIDTH = 480
-ROW, HEAD, EDGE = 40, 34, 12
+ROW, HEAD, EDGE = 40, 40, 12
 # A chart's axis, its height, the room under it.
 LEFT, PLOT, BELOW = 56, 140, 44
 MOST_LABELS, TICKS = 8, 4
-BLUE, ORANGE = "#3572b0", "#d98a29"
+# Two pixels for a unit at most, in the middle of a window.
+PLACE = f"display:block;margin:auto;max-width:{2 * WIDTH}px"
+# Classes of what is drawn.
+TIME, COST_OF = "a", "b"
 STYLE = (
-    "text{font:14px sans-serif;fill:#222}.t{font-weight:bold}.l{fill:none;stroke-width:2}.e{text-anchor:end}"
-    ".m{text-anchor:middle}.g{stroke:#ddd}"
-    f".a{{fill:{BLUE}}}.b{{fill:{ORANGE}}}"
+    ":root{background:var(--page);--page:#fff;--text:#1b1f24;--line:#d5dae0;--a:#1a62c9;--b:#b35900}"
+    "@media (prefers-color-scheme:dark){:root{--page:#14181d;--text:#e4e8ec;--line:#343b43;--a:#6aa8ff;--b:#f0a24a}}"
+    "text{font:14px sans-serif;fill:var(--text)}.t{font-weight:bold}.e{text-anchor:end}.m{text-anchor:middle}"
+    ".p{fill:var(--page)}.g{stroke:var(--line)}.a{fill:var(--a)}.b{fill:var(--b)}"
+    ".l{fill:none;stroke-width:2}.l.a{stroke:var(--a)}.l.b{stroke:var(--b)}"
 )
 # Data hosts, and what they give.
 Point = tuple[int, float]
@@ -294,21 +299,22 @@ def _format_short(value: float) -> str:
 def draw_svg(rows: Sequence[Estimate], curve: Sequence[Estimate]) -> str:
     """Draw bars of seconds and dollars for each row; with a curve, what each number of data hosts gives."""
     seconds = [(name_row(r), r.seconds * 1000, f"{format_ms(r.seconds)} ms each") for r in rows]
-    parts, top = _draw_bars("Seconds for 1000 steps", seconds, "a", 0)
+    parts, top = _draw_bars("Seconds for 1000 steps", seconds, TIME, 0)
     costs = [(name_row(r), r.cost or 0.0, format_cost(r) if r.cost is None else f"{format_cost(r)} USD") for r in rows]
-    more, top = _draw_bars("USD for 1000 steps", costs, "b", top)
+    more, top = _draw_bars("USD for 1000 steps", costs, COST_OF, top)
     parts += more
     if len(curve) > 1 and (data := curve[-1].cluster.data):
         times = [(each.cluster.data_hosts, each.seconds * 1000) for each in curve]
-        more, top = _draw_curve("Milliseconds of a step", data.name, times, BLUE, top)
+        more, top = _draw_curve("Milliseconds of a step", data.name, times, TIME, top)
         parts += more
         prices = [(each.cluster.data_hosts, each.cost) for each in curve if each.cost is not None]
         if len(prices) == len(curve):
-            more, top = _draw_curve("USD for 1000 steps", data.name, prices, ORANGE, top)
+            more, top = _draw_curve("USD for 1000 steps", data.name, prices, COST_OF, top)
             parts += more
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" style="max-width:{2 * WIDTH}px">'
-    ground = '<rect width="100%" height="100%" fill="#fff"/>'
-    return "\n".join([head, f"<style>{STYLE}</style>", ground, *parts, "</svg>", ""])
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img" style="{PLACE}">'
+    about = "<title>What a step takes and costs on each of these machines</title>"
+    ground = '<rect width="100%" height="100%" class="p"/>'
+    return "\n".join([head, about, f"<style>{STYLE}</style>", ground, *parts, "</svg>", ""])
 
 
 def _draw_bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, top: int) -> tuple[list[str], int]:
@@ -323,7 +329,7 @@ def _draw_bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, to
     return parts, top + HEAD + len(rows) * ROW + 10
 
 
-def _draw_curve(title: str, machine: str, points: Sequence[Point], color: str, top: int) -> tuple[list[str], int]:
+def _draw_curve(title: str, machine: str, points: Sequence[Point], kind: str, top: int) -> tuple[list[str], int]:
     """Draw a line over the number of data hosts, with both axes. Returns the parts, and where they end."""
     base, right = top + HEAD + PLOT, WIDTH - 2 * EDGE
     ticks = make_axis(max(value for _, value in points))
@@ -339,8 +345,8 @@ def _draw_curve(title: str, machine: str, points: Sequence[Point], color: str, t
     ]
     parts.append(_draw_text((LEFT + right) / 2, base + 36, f"data hosts ({machine})", "m"))
     line = "L".join(f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True))
-    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in zip(xs, ys, strict=True)]
-    return [*parts, f'<path class="l" stroke="{color}" d="M{line}"/>', *dots], base + BELOW
+    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="{kind}"/>' for x, y in zip(xs, ys, strict=True)]
+    return [*parts, f'<path class="l {kind}" d="M{line}"/>', *dots], base + BELOW
 
 
 def make_axis(most: float) -> list[float]:

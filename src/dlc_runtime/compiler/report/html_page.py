@@ -70,9 +70,9 @@ def render_charts(report: dict[str, Any]) -> str:
     drawn = [(rank, drawing) for rank, drawing in found if drawing]
     if not drawn:
         return ""
-    keys = "".join(f'<span class="key {phase}"></span>{name}' for phase, name in PHASES.items())
+    keys = "".join(f'<span><i class="key {phase}"></i>{name}</span>' for phase, name in PHASES.items())
     figures = "\n".join(
-        f"<figure><figcaption>rank {escape(rank.get('rank', 0))} on {escape(rank.get('host', ''))}{keys}</figcaption>"
+        f"<figure><figcaption>rank {escape(rank.get('rank', 0))} on {escape(rank.get('host', ''))} {keys}</figcaption>"
         f"{drawing}</figure>"
         for rank, drawing in drawn[:MOST_CHARTS]
     )
@@ -112,15 +112,16 @@ svg { width: 100%; max-width: 960px; height: auto; display: block; }
 .step.eager { stroke: var(--eager); } .step.warm_up { stroke: var(--warm); } .step.after { stroke: var(--after); }
 .mark { fill: var(--after); stroke: var(--page); stroke-width: 1.5; }
 .mark.recompilations { fill: var(--warm); } .mark.gave_up { fill: var(--bad); }
-.key { display: inline-block; width: 18px; height: 3px; margin: 0 5px 4px 14px; vertical-align: middle; }
+figcaption { display: flex; flex-wrap: wrap; gap: 0 14px; }
+.key { display: inline-block; width: 18px; height: 3px; margin: 0 5px 4px 0; vertical-align: middle; }
 .key.eager { background: var(--eager); } .key.warm_up { background: var(--warm); }
 .key.after { background: var(--after); }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--line);
-  overflow-wrap: anywhere; }
+  overflow-wrap: break-word; max-width: 220px; }
 tbody tr:last-child td { border-bottom: 0; }
-th { background: var(--band); white-space: nowrap; }
+thead { background: var(--band); white-space: nowrap; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--after); }
 th[aria-sort=ascending] button::after { content: " \\25B2"; }
@@ -130,10 +131,11 @@ th[aria-sort=descending] button::after { content: " \\25BC"; }
 @media (max-width: 720px) {
   body { padding: 12px; }
   .tick { font-size: 19px; }
-  table, tbody, tr, td { display: block; }
-  thead tr { display: flex; flex-wrap: wrap; }
+  table, thead, tbody, tr, td { display: block; }
+  th { display: inline-block; }
   tr { border-bottom: 1px solid var(--line); padding: 4px 0; }
-  th, td, tbody tr:last-child td { border: 0; padding: 2px 10px; text-align: left; white-space: normal; }
+  tbody tr:last-child { border: 0; }
+  th, td, .number { border: 0; padding: 2px 10px; max-width: none; text-align: left; }
   td::before { content: attr(data-title) ": "; color: var(--faint); }
 }
 """

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_ROWS = 500
+NUMBER = ' class="number"'
 
 Entry = dict[str, Any]
 
@@ -142,7 +143,7 @@ TABLES = (
     Table(
         "Ranks",
         "ranks",
-        "The processes of the job. One that is `running` here was killed, or wrote this report before its end.",
+        "The processes of the job. One that is still running here was killed, or wrote this report before its end.",
         (
             number_column("rank", "rank"),
             text_column("host", "host"),
@@ -163,7 +164,10 @@ def render_tables(report: dict[str, Any]) -> str:
 
 
 def render_table(shown: Table, entries: list[Entry]) -> str:
-    head = "".join(f'<th scope="col"><button type="button">{column.title}</button></th>' for column in shown.columns)
+    head = "".join(
+        f'<th scope="col"{NUMBER if column.value else ""}><button type="button">{column.title}</button></th>'
+        for column in shown.columns
+    )
     rows = "\n".join(render_row(shown, entry) for entry in entries[:MOST_ROWS])
     left = f"<p>{len(entries) - MOST_ROWS} more are in report.json.</p>" if len(entries) > MOST_ROWS else ""
     return "\n".join(
@@ -183,7 +187,7 @@ def render_cell(column: Column, entry: Entry) -> str:
     text = escape(column.text(entry))
     if column.value is None:
         return f"<td>{text}</td>"
-    return f'<td class="number" data-value="{escape_attribute(column.value(entry))}">{text}</td>'
+    return f'<td{NUMBER} data-value="{escape_attribute(column.value(entry))}">{text}</td>'
 
 
 # Units: letters of 19 are 10 pixels high in a window of 390.
@@ -300,8 +304,8 @@ def escape_attribute(text: object) -> str:
 
 
 def duration_text(value: float | None) -> str:
-    if value is None:
-        return "-"
+    if not value:
+        return "-" if value is None else "0 s"
     unit, size = ("s", 1.0) if value >= 1 else ("ms", 1e-3) if value >= 1e-3 else ("\u00b5s", 1e-6)
     shown = value / size
     return f"{shown:.0f} {unit}" if shown >= 99.5 or shown == int(shown) else f"{shown:.3g} {unit}"

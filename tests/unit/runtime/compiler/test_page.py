@@ -109,7 +109,7 @@ def test_labels_of_the_chart_stay_inside_and_beside_each_other_at_their_largest(
 def test_in_a_narrow_window_each_row_of_a_table_is_a_block_that_names_its_cells() -> None:
     text = render_page(merge_records([rank_report()]), "")
     narrow = text.partition("@media (max-width: 720px)")[2].partition("</style>")[0]
-    assert "table, tbody, tr, td { display: block; }" in narrow
+    assert "table, thead, tbody, tr, td { display: block; }" in narrow
     assert 'td::before { content: attr(data-title) ": ";' in narrow
     assert 'cell.setAttribute("data-title", heads[cell.cellIndex].textContent)' in text
     assert text.count('<div class="wide">') >= 4

@@ -77,9 +77,11 @@ class MpiJob:
         for worker in workers:
             self._start(worker, secret, {"K_MPI_JOB_ROLE": "worker"}, START_SSHD)
 
-    def start_launcher(self, secret: Path, script: str, command: Sequence[str] = ()) -> None:
+    def start_launcher(
+        self, secret: Path, script: str, command: Sequence[str] = (), more: Mapping[str, str] | None = None
+    ) -> None:
         """Start the pod with mpirun: our launcher, with the operator's variables, or a command of the user."""
-        own = {**OF_THE_LAUNCHER, "SAGEMAKER_PROGRAM": script}
+        own = {**OF_THE_LAUNCHER, "SAGEMAKER_PROGRAM": script, **(more or {})}
         self._start(LAUNCHER, secret, own, command, ("--volume", f"{self._folder / 'mpi'}:/etc/mpi:ro"))
 
     def run(self, secret: Path, script: str, command: Sequence[str] = ()) -> tuple[int, str]:
@@ -162,11 +164,12 @@ def test_a_failing_rank_fails_the_job_with_its_code_and_its_reason(job: MpiJob) 
 def test_a_stop_of_the_launchers_pod_reaches_the_ranks(job: MpiJob) -> None:
     secret = job.make_secret("secret")
     job.start_workers(secret)
-    job.start_launcher(secret, "save_on_sigterm.py")
-    job.wait_for("ready to be stopped")
+    job.start_launcher(secret, "save_on_sigterm.py", more={"OMPI_MCA_odls_base_sigkill_timeout": "4"})
+    job.wait_for("ready to be stopped\n" * 2 * SLOTS)
     code, log = job.stop()
     assert code == 143, log
-    assert log.count("saved") == 4, log
+    for worker in WORKERS:
+        assert job.run_in(worker, "cat", "/opt/ml/model/saved-on-signal") == (0, "15"), log
 
 
 def test_an_mpirun_of_the_user_needs_no_launcher(job: MpiJob) -> None:

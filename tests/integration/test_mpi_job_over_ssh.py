@@ -16,8 +16,7 @@ import pytest
 from harness.engine import CALM_OPTIONS, HANG_BOUND, RUN_LABEL, docker
 from harness.images import Image
 
-# OpenSSH 8.4, of the older Python's Debian, cannot ask whose key a host may have.
-pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch", python=">=3.11")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SLOTS = 2
@@ -63,7 +62,9 @@ class MpiJob:
         folder = self._folder / name
         mounted = folder / "..2026_11_28"
         mounted.mkdir(parents=True)
-        make_key = "umask 077; ssh-keygen -q -t ecdsa -b 521 -m PEM -N '' -C '' -f id_rsa && cp id_rsa.pub authorized_keys"
+        make_key = (
+            "umask 077; ssh-keygen -q -t ecdsa -b 521 -m PEM -N '' -C '' -f id_rsa && cp id_rsa.pub authorized_keys"
+        )
         words = ["run", "--rm", "--label", RUN_LABEL, "--entrypoint", "sh", "--volume", f"{mounted}:/key"]
         docker(*words, "--workdir", "/key", self._image.ref, "-c", make_key)
         (folder / "..data").symlink_to(mounted.name)

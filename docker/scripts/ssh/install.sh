@@ -9,6 +9,8 @@ dpkg-divert --quiet --local --rename --divert /usr/sbin/sshd.openssh --add /usr/
 rm -f /var/lib/dpkg/diversions-old
 install -m 755 "$here/sshd" /usr/sbin/sshd
 install -m 644 "$here/sshd.conf" /etc/ssh/sshd_config.d/dlc.conf
-install -m 644 "$here/ssh.conf" /etc/ssh/ssh_config.d/dlc.conf
+known=ssh
+ssh -G -o KnownHostsCommand=none host >/dev/null 2>&1 || known=ssh-8.4
+install -m 644 "$here/$known.conf" /etc/ssh/ssh_config.d/dlc.conf
 # Where sshd keeps nothing, and without which it does not start.
 install -d -m 755 /run/sshd

@@ -67,12 +67,23 @@ def own_addresses(host: str, interface: str) -> tuple[str, ...]:
     Empty if neither is known. The name may resolve late or never; it is waited for OWN_NAME_SECONDS.
     """
     found = list(_interface_addresses(interface))
+    own = [address for address in _resolve_own_name(host) if is_own_address(address)]
+    return tuple(dict.fromkeys([*own, *found]))
+
+
+def find_interface(host: str, interfaces: Iterable[str]) -> str:
+    """Return which interface has the address by which the job knows this host; "" if none but loopback has it."""
+    named = _resolve_own_name(host)
+    others = (name for name in interfaces if name != "lo")
+    return next((name for name in others if not set(named).isdisjoint(_interface_addresses(name))), "")
+
+
+def _resolve_own_name(host: str) -> list[str]:
     named: list[str] = []
     thread = threading.Thread(target=lambda: named.extend(resolve(host)), daemon=True)
     thread.start()
     thread.join(OWN_NAME_SECONDS)
-    own = [address for address in named if is_own_address(address)]
-    return tuple(dict.fromkeys([*own, *found]))
+    return named
 
 
 def plain_address(address: str) -> str:

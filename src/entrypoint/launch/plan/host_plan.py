@@ -102,6 +102,7 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     decisions = (
         hosts,
+        *_own_interface(request),
         *own_program,
         *launch.decisions,
         *as_decisions(request.compiler),
@@ -124,6 +125,11 @@ def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[Entry
         setting = setting or entry_point.SETTING
         found.append((entry_point.resolve_entry_point(program, folder, request.paths.code, venv, setting), setting))
     return tuple(found)
+
+
+def _own_interface(request: Request) -> list[Decision]:
+    used, missing = request.cluster.network_interface, request.cluster.missing_interface
+    return [Decision(f"network interface {used}", f"this host has no {missing}")] if missing else []
 
 
 def _own_program(request: Request) -> list[Decision]:

@@ -21,7 +21,7 @@ ADDRESSES = {"eth0": ["10.0.0.1"], "ens5": ["192.168.0.1", "fd00::1"], "lo": ["1
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
     """What SDK 3's local mode says of two hosts."""
-    monkeypatch.setattr(host_addresses, "_interface_addresses", ADDRESSES.__getitem__)
+    monkeypatch.setattr(host_addresses, "interface_addresses", ADDRESSES.__getitem__)
     monkeypatch.setattr(request_module, "interface_of_default_route", lambda: "eth0")
     config = {**hosts("algo-1", "algo-2"), "network_interface_name": "ethwe"}
     return JobFolder(tmp_path / "ml").config("resourceconfig", config).code().hyperparameters()
@@ -45,20 +45,20 @@ def explain(job: JobFolder, *interfaces: str) -> dict[str, Any]:
 def test_it_is_the_one_with_the_address_of_this_host(
     job: JobFolder, monkeypatch: pytest.MonkeyPatch, address: str, used: str
 ) -> None:
-    monkeypatch.setattr(host_addresses, "resolve", lambda _host: (address,) if address else ())
+    monkeypatch.setattr(host_addresses, "own_addresses", lambda _host, _interface: (address,) if address else ())
     data = explain(job, *ADDRESSES)
     assert data["cluster"]["network_interface"] == data["env"]["SM_NETWORK_INTERFACE_NAME"] == used
     assert f"network interface {used}: this host has no ethwe" in decisions(data)
 
 
 def test_what_is_there_or_cannot_be_known_stays(job: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_addresses, "resolve", lambda _host: pytest.fail("nobody has to be asked"))
+    monkeypatch.setattr(host_addresses, "own_addresses", lambda *_: pytest.fail("nobody has to be asked"))
     for interfaces in (("ethwe", "lo"), ()):
         assert explain(job, *interfaces)["cluster"]["network_interface"] == "ethwe"
 
 
 def test_if_no_other_one_leads_out_preflight_tells_of_it(job: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_addresses, "resolve", lambda _host: ())
+    monkeypatch.setattr(host_addresses, "own_addresses", lambda *_: ())
     request = read_request(job.environ)
     request = with_own_interface(request._replace(devices=request.devices._replace(interfaces=("lo",))))
     assert "there is no network interface ethwe" in str(check_host(request.devices, request.cluster, {}))
@@ -68,7 +68,7 @@ def test_if_no_other_one_leads_out_preflight_tells_of_it(job: JobFolder, monkeyp
 def test_every_strategy_names_it_to_its_libraries(
     job: JobFolder, monkeypatch: pytest.MonkeyPatch, strategy: dict[str, object]
 ) -> None:
-    monkeypatch.setattr(host_addresses, "resolve", lambda _host: ("192.168.0.1",))
+    monkeypatch.setattr(host_addresses, "own_addresses", lambda *_: ("192.168.0.1",))
     job.hyperparameters(**strategy)
     data = explain(job, *ADDRESSES)
     process = data["processes"][-1]
@@ -86,5 +86,5 @@ def test_every_strategy_names_it_to_its_libraries(
 
 
 def test_what_the_user_sets_counts(job: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_addresses, "resolve", lambda _host: ("192.168.0.1",))
+    monkeypatch.setattr(host_addresses, "own_addresses", lambda *_: ("192.168.0.1",))
     assert explain(job.env(NCCL_SOCKET_IFNAME="=ib0"), *ADDRESSES)["env"].get("NCCL_SOCKET_IFNAME", "=ib0") == "=ib0"

@@ -57,8 +57,6 @@ class Cluster(NamedTuple):
     current_group: str = DEFAULT_GROUP
     instance_type: str = LOCAL_INSTANCE
     network_interface: str = DEFAULT_INTERFACE
-    # The interface that was stated, if this host has no such one and uses another
-    missing_interface: str = ""
     # As read, or in the same shape, for SM_RESOURCE_CONFIG
     resource_config: Mapping[str, Any] = {}
     task: Task | None = None

@@ -66,24 +66,13 @@ def own_addresses(host: str, interface: str) -> tuple[str, ...]:
 
     Empty if neither is known. The name may resolve late or never; it is waited for OWN_NAME_SECONDS.
     """
-    found = list(_interface_addresses(interface))
-    own = [address for address in _resolve_own_name(host) if is_own_address(address)]
-    return tuple(dict.fromkeys([*own, *found]))
-
-
-def find_interface(host: str, interfaces: Iterable[str]) -> str:
-    """Return which interface has the address by which the job knows this host; "" if none but loopback has it."""
-    named = _resolve_own_name(host)
-    others = (name for name in interfaces if name != "lo")
-    return next((name for name in others if not set(named).isdisjoint(_interface_addresses(name))), "")
-
-
-def _resolve_own_name(host: str) -> list[str]:
+    found = list(interface_addresses(interface))
     named: list[str] = []
     thread = threading.Thread(target=lambda: named.extend(resolve(host)), daemon=True)
     thread.start()
     thread.join(OWN_NAME_SECONDS)
-    return named
+    own = [address for address in named if is_own_address(address)]
+    return tuple(dict.fromkeys([*own, *found]))
 
 
 def plain_address(address: str) -> str:
@@ -91,7 +80,7 @@ def plain_address(address: str) -> str:
     return address[7:] if address.startswith("::ffff:") and "." in address else address
 
 
-def _interface_addresses(interface: str) -> list[str]:
+def interface_addresses(interface: str) -> list[str]:
     import fcntl
 
     found = []

@@ -6,6 +6,7 @@ from launch.base import compat, process_spec, settings
 from launch.base.compat import NamedTuple
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE
+from launch.discovery.cluster import DEFAULT_INTERFACE
 from launch.job import entry_point, instance_groups
 from launch.job.entry_point import EntryPoint
 from launch.job.hyperparameters import JOB_NAME, SDK3_PROGRAM
@@ -130,8 +131,9 @@ def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[Entry
 
 
 def _own_interface(request: Request) -> list[Decision]:
-    used, missing = request.cluster.network_interface, request.cluster.missing_interface
-    return [Decision(f"network interface {used}", f"this host has no {missing}")] if missing else []
+    used = request.cluster.network_interface
+    stated = request.cluster.resource_config.get("network_interface_name") or DEFAULT_INTERFACE
+    return [Decision(f"network interface {used}", f"this host has no {stated}")] if used != stated else []
 
 
 def _own_program(request: Request) -> list[Decision]:

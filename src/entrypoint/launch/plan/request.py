@@ -9,7 +9,7 @@ from launch.base.files import default_private_folder
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.discovery import discover
 from launch.discovery.cluster import Cluster, interface_of_default_route
-from launch.discovery.devices import Devices, detect_devices
+from launch.discovery.devices import Devices, detect_devices, find_interface
 from launch.job import instance_groups
 from launch.job.hyperparameters import GROUPS, Job, read_job
 from launch.plan.compiler_choice import CompilerChoice, choose_compiler
@@ -154,12 +154,8 @@ def with_own_interface(request: Request) -> Request:
     stated = cluster.network_interface
     if not known or stated in known:
         return request
-    # Most hosts have what is stated
-    from launch.discovery import host_addresses
-
-    found = host_addresses.find_interface(cluster.current_host, known) or interface_of_default_route()
-    own = cluster._replace(network_interface=found, missing_interface=stated)
-    return request._replace(cluster=own) if found in known else request
+    found = find_interface(cluster.current_host, known) or interface_of_default_route()
+    return request._replace(cluster=cluster._replace(network_interface=found)) if found in known else request
 
 
 def _own_job(job: Job, cluster: Cluster, environ: Mapping[str, str]) -> Job:

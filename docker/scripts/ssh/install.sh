@@ -7,7 +7,7 @@ here=$(dirname "$0")
 # A package of sshd that is installed later goes to the same place.
 dpkg-divert --quiet --local --rename --divert /usr/sbin/sshd.openssh --add /usr/sbin/sshd
 rm -f /var/lib/dpkg/diversions-old
-install -m 755 "$here/sshd" /usr/sbin/sshd
+install -m 755 "$here/sshd.sh" /usr/sbin/sshd
 install -m 644 "$here/sshd.conf" /etc/ssh/sshd_config.d/dlc.conf
 known=ssh
 ssh -G -o KnownHostsCommand=none host >/dev/null 2>&1 || known=ssh-8.4

@@ -17,7 +17,7 @@ WRITABLE_BY_EVERYONE = {"/run/lock", "/tmp", "/var/tmp"}
 LEFT_OVERS = (
     "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/debconf", "/var/log", "/tmp", "/var/tmp", "/root", "/build",
     "/built", "/run/secrets", "/scripts", "/wheels", "/lock", "/efa", "/efa-software", "/packages", "/cuda",
-    "/cuda-compat", "/finish", "/horovod", "/source-wheels", "/xla-cuda",
+    "/cuda-compat", "/finish", "/horovod", "/source-wheels", "/ssh", "/xla-cuda",
 )  # fmt: skip
 # What Debian's root account and debconf need; none of it is a cache that can be filled again. Empty files (logs of
 # logins, apt's locks) come with Debian's packages and hold nothing.

@@ -1,4 +1,4 @@
-"""SageMaker's SDK 3.x starts images with its own shell script and drivers: what those need is in the images."""
+"""SageMaker's SDK 3.x starts images with its own shell script. Its drivers give way to the launcher in our images."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def test_its_basic_driver_trains_the_example(image: Image, package: Path, tmp_pa
         assert len(list((job.opt_ml() / "model").iterdir())) == 1
 
 
-def test_its_basic_driver_keeps_the_exit_code(image: Image, package: Path, tmp_path: Path) -> None:
+def test_a_failed_script_keeps_its_exit_code_and_its_reason_is_the_jobs(
+    image: Image, package: Path, tmp_path: Path
+) -> None:
     job = sdk3_job(image, tmp_path, FOLDER / "scripts" / "exit_three.py")
     sdk3.prepare(job, package, "exit_three.py", {})
     with job:
         assert job.wait() == {"algo-1": 3}
-        assert job.failure()
+        assert "ValueError: channel training holds no parquet file" in job.failure()
 
 
 @pytest.mark.when(framework="pytorch")
@@ -54,3 +56,29 @@ def test_its_torchrun_driver_trains_on_two_hosts(image: Image, package: Path, tm
         assert job.wait() == {"algo-1": 0, "algo-2": 0}
         first, second = job.metrics()
         assert first["loss"] == pytest.approx(second["loss"], rel=1e-5)
+
+
+@pytest.mark.when(framework="pytorch")
+def test_its_mpi_starts_all_ranks_of_two_hosts_without_ssh(image: Image, package: Path, tmp_path: Path) -> None:
+    """Its own driver needs keys in the image, and starts the ranks of one host on two."""
+    job = sdk3_job(image, tmp_path, FOLDER / "scripts" / "mpi_sum.py", hosts=2)
+    sdk3.prepare(job, package, "mpi_sum.py", {"epochs": "3"}, sdk3.mpi(2, "-x", "GREETING=two words"))
+    with job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.log()
+        assert "network interface eth0 (this host has no ethwe)" in job.log()
+        found = [(rank["rank"], rank["size"], rank["sum"], rank["host"]) for rank in job.metrics()]
+        assert found == [(0, 4, 6, "algo-1"), (1, 4, 6, "algo-1"), (2, 4, 6, "algo-2"), (3, 4, 6, "algo-2")]
+
+
+@pytest.mark.when(framework="tensorflow", version=">=2.12")
+def test_a_hyperparameter_asks_for_what_its_classes_have_no_word_for(
+    image: Image, package: Path, tmp_path: Path
+) -> None:
+    """Each host would train a model of its own."""
+    job = sdk3_job(image, tmp_path, FOLDER / "scripts" / "multi_worker_fit.py", hosts=2)
+    asked = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
+    sdk3.prepare(job, package, "multi_worker_fit.py", asked)
+    with job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.log()
+        for number, host in enumerate(job.hosts):
+            assert f"task {number} of 2 has trained" in job.log(host)

@@ -15,7 +15,7 @@ from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.base.settings import with_job_token
 from launch.plan.host_plan import make_host_plan
 from launch.plan.install import make_home
-from launch.plan.request import read_request
+from launch.plan.request import read_request, with_own_interface
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
             with signals.Interrupting():
                 environ = with_job_token(environ, keep=True)
-                request = read_request(environ)
+                request = with_own_interface(read_request(environ))
             return preflight_only(request)
         if verb == "train":
             from launch.train import forget_earlier_run, train
@@ -83,7 +83,7 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
     from launch.plan import explain
     from launch.preflight import gpus
 
-    request = read_request(environ, extra)
+    request = with_own_interface(read_request(environ, extra))
     found = gpus.describe_gpus(request)
     code = source.locate_code(request.job, request.paths)
     folder = code.visible_folder(request.paths)

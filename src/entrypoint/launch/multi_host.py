@@ -18,6 +18,7 @@ from launch.base.settings import (
     HOROVOD_PORT,
     JOB_TOKEN,
     MASTER_PORT,
+    PEER_SECONDS,
     TF_MULTI_WORKER_PORT,
     TF_WORKER_PORT,
     port_of,
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 # Of silence, after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
 HEARTBEAT_SECONDS = 60.0
-# For all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
-JOIN_SECONDS = 900.0
 # Strategies below torchrun, whose rendezvous can be elastic
 ELASTIC = ("torchrun", "xla")
 
@@ -137,7 +136,7 @@ def _join_hosts(request: Request, rules: GroupRules) -> Member:
     own = (cluster.network_interface, probe_port(request, rules), _program_files(request, rules))
     port, heartbeat = port_of(environ, GROUP_PORT), read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT_SECONDS)
     config = MemberConfig(cluster.current_host, rules, keys.job_key(environ, rules.hosts), port, heartbeat, *own)
-    timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_SECONDS)
+    timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", PEER_SECONDS)
     return rendezvous.join(config, consistency.host_facts(request), timeout)
 
 
@@ -238,7 +237,7 @@ def announce_failure(environ: Mapping[str, str], paths: Paths, failure: Failure)
 
 def _longest_wait(environ: Mapping[str, str]) -> float:
     try:
-        return min(BOUND_SECONDS, read_seconds(environ, "DLC_PEER_TIMEOUT", JOIN_SECONDS))
+        return min(BOUND_SECONDS, read_seconds(environ, "DLC_PEER_TIMEOUT", PEER_SECONDS))
     except LaunchError:  # this may be what failed
         return BOUND_SECONDS
 

@@ -18,7 +18,7 @@ from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import frameworks, install
 from launch.plan.host_plan import make_host_plan, variables_passed_on
-from launch.plan.request import Request, job_python, read_request
+from launch.plan.request import Request, job_python, read_request, with_own_interface
 from launch.plan.strategies import single
 from launch.preflight import host_checks
 from launch.supervision import failure_report
@@ -46,7 +46,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     """
     # A config file may be a FIFO, or lie on a mount that hangs
     with signals.Interrupting():
-        request = read_request(environ, extra)
+        request = with_own_interface(read_request(environ, extra))
     settings = _run_settings(request)
     paths = request.paths
     for folder in (paths.model, paths.output_data, paths.code):

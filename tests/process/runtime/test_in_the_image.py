@@ -23,7 +23,7 @@ def python(tmp_path: Path) -> Path:
     [line] = (tmp_path / "image").rglob("dlc_runtime.pth")
     packages = tmp_path / "image" / folder.relative_to("/") / f"lib/python3.{sys.version_info.minor}/site-packages"
     assert line.parent == packages
-    text = line.read_text().replace("/opt/dlc/runtime", str(SOURCES))
+    text = line.read_text().replace("/opt/dlc/runtime", str(SOURCES)).replace("/opt/dlc", str(SOURCES))
     (folder / f"lib/python3.{sys.version_info.minor}/site-packages/dlc_runtime.pth").write_text(text)
     return folder / "bin/python"
 
@@ -46,3 +46,17 @@ def test_what_arms_the_compiler_is_all_that_a_job_without_torch_loads(python: Pa
     loaded = "dlc_runtime dlc_runtime.compiler dlc_runtime.compiler.import_hook"
     assert run(python, SHOW, DLC_COMPILER="inductor") == loaded
     assert run(python, SHOW, DLC_COMPILER="off") == loaded
+
+
+@pytest.mark.parametrize(("folder", "said"), [("sm_drivers/distributed_drivers", "dlc: "), ("sm_drivers", "itself")])
+def test_a_driver_of_the_sdk_becomes_the_launcher_and_no_other_program(
+    python: Path, tmp_path: Path, folder: str, said: str
+) -> None:
+    driver = tmp_path / folder / "mpi_driver.py"
+    driver.parent.mkdir(parents=True)
+    driver.write_text("import sys; sys.exit('itself')")
+    variables = {"SAGEMAKER_BASE_DIR": str(tmp_path / "ml"), "SM_ENTRY_SCRIPT": "train.py"}
+    done = subprocess.run([python, driver, "--epochs", "3"], env=variables, capture_output=True, text=True, check=False)
+    assert done.stderr.startswith(said)
+    assert done.returncode == (66 if said == "dlc: " else 1)
+    assert ("train.py" in done.stderr) == (said == "dlc: ")

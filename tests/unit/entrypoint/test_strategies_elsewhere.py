@@ -121,13 +121,37 @@ def test_stated_groups_are_one_job_unless_some_of_them_are_asked_for(elsewhere: 
     assert roles(elsewhere.env(DLC_RANK="0")) == [("worker", 0, True)]
 
 
-def test_an_mpi_jobs_launcher_starts_mpirun_with_the_operators_hosts_and_our_variables(elsewhere: JobFolder) -> None:
+def mpi_launcher(elsewhere: JobFolder, hosts: str, **environ: str) -> JobFolder:
+    """The launcher pod of an MPIJob with this host file."""
     host_file = elsewhere.base / "hostfile"
-    host_file.write_text("# made by the operator\njob-worker-0.job slots=8\njob-worker-1.job slots=8\n")
-    elsewhere.env(K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile=str(host_file))
+    host_file.write_text(hosts)
+    return elsewhere.env(K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile=str(host_file), **environ)
+
+
+def test_an_mpi_jobs_launcher_starts_mpirun_with_the_operators_hosts_and_our_variables(elsewhere: JobFolder) -> None:
+    mpi_launcher(elsewhere, "# made by the operator\njob-worker-0.job slots=8\njob-worker-1.job slots=8\n")
     argv = elsewhere.process()["argv"]
     assert elsewhere.process()["env"]["MASTER_ADDR"] == "job-worker-0.job"
-    assert argv[0] == "mpirun"
     assert "--host" not in argv
     assert argv[argv.index("SM_MODEL_DIR") - 1] == "-x"
     assert argv[-3:] == ["-m", "mpi4py", "train.py"]
+
+
+def test_mpirun_starts_once_the_sshd_of_every_worker_listens(elsewhere: JobFolder) -> None:
+    hosts = "job-launcher.job slots=8\njob-worker-0.job slots=8\njob-worker-1.job:8\n"
+    mpi_launcher(elsewhere, hosts, HOSTNAME="job-launcher", DLC_PEER_TIMEOUT="60.5")
+    argv = elsewhere.process()["argv"]
+    waiting = argv[: argv.index("--")]
+    assert waiting[-6].endswith("/wait_for_servers.py")
+    assert waiting[-5:] == ["60", "job-worker-0.job", "22", "job-worker-1.job", "22"]
+    assert argv[argv.index("--") + 1] == "mpirun"
+
+
+@pytest.mark.parametrize(
+    "own", [{"OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh"}, {"OMPI_MCA_plm_rsh_args": "-o Port=2222"}, {}]
+)
+def test_nobody_is_waited_for_at_port_22_if_the_user_reaches_hosts_otherwise(
+    elsewhere: JobFolder, own: dict[str, str]
+) -> None:
+    mpi_launcher(elsewhere, "job-worker-0.job slots=8\n" if own else "localhost slots=2\n", **own)
+    assert elsewhere.process()["argv"][0] == "mpirun"

@@ -141,6 +141,8 @@ RUNTIME_SETTINGS = (
     *("DLC_PROFILE", "DLC_PROFILE_ENDS_JOB", "DLC_PROFILE_FETCHES", "DLC_PROFILE_REPORT", "DLC_PROFILE_SKIP"),
     *("DLC_PROFILE_STEPS", "DLC_TF_DATA_OPEN", "DLC_TF_DATA_PORT", "DLC_TF_DATA_WORKER_PORT"),
 )
+# For the job's other hosts to come: one may pull its image for minutes (DLC_PEER_TIMEOUT)
+PEER_SECONDS = 900.0
 LONGEST_TOKEN_BYTES = 4096
 # Of two names, from 0 to 1, from which on one may be meant for the other
 LEAST_LIKENESS = 0.8

@@ -99,7 +99,7 @@ def make_cluster(
 
     Raises LaunchError if no host is listed, one twice, a name is invalid, or the current host is not listed.
     """
-    interface = environ.get("DLC_NETWORK_INTERFACE") or _interface_of_default_route()
+    interface = environ.get("DLC_NETWORK_INTERFACE") or interface_of_default_route()
     check_hosts(where, "hosts", hosts)
     check_member(where, "current host", current_host, hosts)
     check_interface(where, interface)
@@ -134,7 +134,7 @@ def match_host(hosts: Sequence[str], name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _interface_of_default_route() -> str:
+def interface_of_default_route() -> str:
     """Return the interface that leads out of this machine, loopback if none does."""
     try:
         with open("/proc/net/route", encoding="ascii", errors="replace") as file:

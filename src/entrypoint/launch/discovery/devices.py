@@ -11,7 +11,7 @@ from launch.base.settings import read_choice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 AMAZON_PCI_VENDOR = "0x1d0f"
@@ -63,6 +63,16 @@ def detect_devices(environ: Mapping[str, str], root: str = "/") -> Devices:
         infiniband=infiniband,
         interfaces=tuple(_list_names(root, "sys/class/net")),
     )
+
+
+def find_interface(host: str, interfaces: Iterable[str]) -> str:
+    """Return which interface has the address by which the job knows this host; "" if none but loopback has it."""
+    # Most jobs name an interface that is there
+    from launch.discovery import host_addresses
+
+    named = host_addresses.own_addresses(host, "")
+    others = (name for name in interfaces if name != "lo")
+    return next((name for name in others if not set(named).isdisjoint(host_addresses.interface_addresses(name))), "")
 
 
 def _count_devices(environ: Mapping[str, str], name: str) -> int | None:

@@ -66,7 +66,7 @@ def own_addresses(host: str, interface: str) -> tuple[str, ...]:
 
     Empty if neither is known. The name may resolve late or never; it is waited for OWN_NAME_SECONDS.
     """
-    found = list(_interface_addresses(interface))
+    found = list(interface_addresses(interface))
     named: list[str] = []
     thread = threading.Thread(target=lambda: named.extend(resolve(host)), daemon=True)
     thread.start()
@@ -80,7 +80,7 @@ def plain_address(address: str) -> str:
     return address[7:] if address.startswith("::ffff:") and "." in address else address
 
 
-def _interface_addresses(interface: str) -> list[str]:
+def interface_addresses(interface: str) -> list[str]:
     import fcntl
 
     found = []

@@ -20,6 +20,7 @@ MPI_JOB = "MPIJob"
 HOST_FILE_PATH = "/etc/mpi/hostfile"
 # What the operator tells Open MPI
 HOST_FILE = "OMPI_MCA_orte_default_hostfile"
+SSH_PORT = 22
 
 
 def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
@@ -42,14 +43,26 @@ def discover_mpi_job(environ: Mapping[str, str], _paths: Paths) -> Cluster | Non
     return make_cluster(MPI_JOB, [HOST], HOST, MPI_JOB, environ)
 
 
-def first_worker(environ: Mapping[str, str]) -> str:
-    """Return the host of rank 0: the first of the operator's host file, "" if it cannot be read."""
+def worker_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the hosts of the operator's host file in the order of ranks, () if it cannot be read."""
     try:
         with open(environ.get(HOST_FILE) or HOST_FILE_PATH, encoding="utf-8", errors="replace") as file:
-            words = (line.split() for line in file)
-            return next((line[0].partition(":")[0] for line in words if line and not line[0].startswith("#")), "")
+            lines = [line.split() for line in file]
     except OSError:
-        return ""
+        return ()
+    return tuple(words[0].partition(":")[0] for words in lines if words and not words[0].startswith("#"))
+
+
+def ssh_servers(environ: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Return what mpirun connects to: the port of sshd on each worker, none if the user has chosen another way.
+
+    A launcher pod that is a worker too needs no sshd for itself.
+    """
+    options = environ.get("OMPI_MCA_plm_rsh_args", "")
+    if environ.get("OMPI_MCA_plm_rsh_agent") or re.search(r"-p\s*\d|Port", options):
+        return []
+    own = ("localhost", environ.get("HOSTNAME", ""))
+    return [(host, SSH_PORT) for host in worker_hosts(environ) if host.partition(".")[0] not in own]
 
 
 TORCH_VARIABLES = "torchrun's variables"

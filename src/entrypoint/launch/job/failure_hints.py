@@ -21,7 +21,7 @@ _ADASUM = "without GPUs Adasum needs DLC_HOROVOD_CONTROLLER=mpi"
 _AWS = "smdistributed is AWS's own and in no public package; torch.distributed or Horovod does the same"
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
 _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
-_NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them"
+_NO_RANKS = "torchrun sets it; the hyperparameter sagemaker_torch_distributed_enabled starts it, not beside that of MPI"
 _NUMPY = "the framework does not take this numpy; pip check says which it takes, name such a one in requirements.txt"
 _VISION = "pip would bring another PyTorch with {name}; the newest CUDA images have it, for CPUs too"
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"

@@ -34,6 +34,8 @@ CONSUMED = (
     # Ours
     instance_groups.PARAMETER,
 )
+# What SDK 3's shell script exports before it starts a driver of the SDK, in whose place we run
+SDK3_PROGRAM, SDK3_CONFIG = "SM_ENTRY_SCRIPT", "SM_DISTRIBUTED_CONFIG"
 # Logging.INFO
 DEFAULT_LOG_LEVEL = 20
 
@@ -110,8 +112,9 @@ def read_job(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()
     if not isinstance(everything.get(JOB_NAME), (str, type(None))) and isinstance(texts[JOB_NAME], str):
         # A name, even if it is written like a number: 2026, 1e3
         everything[JOB_NAME] = texts[JOB_NAME]
-    parameters = {key: value for key, value in everything.items() if key.startswith(PLATFORM_PREFIX) or key in CONSUMED}
-    own = {key: value for key, value in everything.items() if key not in parameters}
+    stated = {key: value for key, value in everything.items() if key.startswith(PLATFORM_PREFIX) or key in CONSUMED}
+    own = {key: value for key, value in everything.items() if key not in stated}
+    parameters = {**_read_sdk3_config(environ), **stated}
     job_name = environ.get("TRAINING_JOB_NAME", "")
     _separate_model_dir_of_tuning(own, parameters, job_name)
     dialect = _read_dialect(environ)
@@ -162,11 +165,31 @@ def _read_program(environ: Mapping[str, str], path: str, parameters: Mapping[str
     if environ.get("SAGEMAKER_PROGRAM"):
         return environ["SAGEMAKER_PROGRAM"]
     value = parameters.get("sagemaker_program")
-    return "" if value is None else require_text(path, "sagemaker_program", value)
+    return environ.get(SDK3_PROGRAM, "") if value is None else require_text(path, "sagemaker_program", value)
+
+
+def _read_sdk3_config(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what ModelTrainer's `distributed` asks for, by the names that SDK 2 has for it: MPI, or else Torchrun."""
+    text = environ.get(SDK3_CONFIG) if environ.get(SDK3_PROGRAM) else ""
+    if not text:
+        return {}
+    # Most jobs have no use for it
+    import shlex
+
+    try:
+        config = json.loads(text)
+        options = shlex.join(config.get("mpi_additional_options") or [])
+    except (ValueError, AttributeError, TypeError) as error:
+        expected = "an object, whose mpi_additional_options are texts"
+        raise LaunchError(DATA, "malformed", where=SDK3_CONFIG, expected=expected, found=shown(text)) from error
+    asked: dict[str, Any] = {"sagemaker_torch_distributed_enabled": True}
+    if "mpi_additional_options" in config:
+        asked = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_custom_mpi_options": options}
+    return {**asked, "sagemaker_mpi_num_of_processes_per_host": config.get("process_count_per_node")}
 
 
 def _read_dialect(environ: Mapping[str, str]) -> str:
-    dialect = environ.get("DLC_ARGV_DIALECT") or TOOLKIT
+    dialect = environ.get("DLC_ARGV_DIALECT") or (SDK3 if environ.get(SDK3_PROGRAM) else TOOLKIT)
     if dialect not in DIALECTS:
         raise LaunchError(
             CONFIG,

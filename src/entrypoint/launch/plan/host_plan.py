@@ -6,9 +6,10 @@ from launch.base import compat, process_spec, settings
 from launch.base.compat import NamedTuple
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE
+from launch.discovery.cluster import DEFAULT_INTERFACE
 from launch.job import entry_point, instance_groups
 from launch.job.entry_point import EntryPoint
-from launch.job.hyperparameters import JOB_NAME
+from launch.job.hyperparameters import JOB_NAME, SDK3_PROGRAM
 from launch.plan.compiler_choice import as_decisions
 from launch.plan.context import Context
 from launch.plan.frameworks import (
@@ -77,7 +78,8 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     job = request.job._replace(program=entry.program)
     env = _process_environment(request._replace(job=job))
     left_out = explain_left_out(env)
-    installs = bool(pip_arguments(entry, folder))
+    # The SDK's script has installed what it was asked to
+    installs = bool(pip_arguments(entry, folder)) and SDK3_PROGRAM not in request.environ
     if installs:
         env.update(package_variables(env, venv, request.run_dir))
     variables, keras = keras_variables(entry, folder, request.installed, request.environ)
@@ -102,6 +104,7 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     decisions = (
         hosts,
+        *_own_interface(request),
         *own_program,
         *launch.decisions,
         *as_decisions(request.compiler),
@@ -111,7 +114,8 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
         *explain_misspelt(request.environ),
     )
     launch = launch._replace(decisions=decisions)
-    return HostPlan(request, context, launch, pip_processes(context, folder), programs)
+    pip = pip_processes(context, folder) if installs else ()
+    return HostPlan(request, context, launch, pip, programs)
 
 
 def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[EntryPoint, str], ...]:
@@ -124,6 +128,12 @@ def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[Entry
         setting = setting or entry_point.SETTING
         found.append((entry_point.resolve_entry_point(program, folder, request.paths.code, venv, setting), setting))
     return tuple(found)
+
+
+def _own_interface(request: Request) -> list[Decision]:
+    used = request.cluster.network_interface
+    stated = request.cluster.resource_config.get("network_interface_name") or DEFAULT_INTERFACE
+    return [Decision(f"network interface {used}", f"this host has no {stated}")] if used != stated else []
 
 
 def _own_program(request: Request) -> list[Decision]:
@@ -169,13 +179,16 @@ def _process_environment(request: Request) -> dict[str, str]:
 
 
 def variables_passed_on(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the launcher's environment without what nobody below may read."""
-    return {name: value for name, value in environ.items() if not _is_withheld(name)}
+    """Return the launcher's environment without what nobody below may read, or what tells of an outer job.
 
-
-def _is_withheld(name: str) -> bool:
-    """Return whether a variable is the launchers' secret, or tells of an outer job or a launcher's earlier work."""
-    return (name.startswith("SM_") and name not in USERS_SM) or name in WITHHELD
+    In place of SDK 3's driver, what the SDK's script exported is of this job.
+    """
+    kept = set(environ) if SDK3_PROGRAM in environ else USERS_SM
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in WITHHELD and (name in kept or not name.startswith("SM_"))
+    }
 
 
 def _default_variables(request: Request) -> dict[str, str]:

@@ -8,8 +8,8 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.files import default_private_folder
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.discovery import discover
-from launch.discovery.cluster import Cluster
-from launch.discovery.devices import Devices, detect_devices
+from launch.discovery.cluster import Cluster, interface_of_default_route
+from launch.discovery.devices import Devices, detect_devices, find_interface
 from launch.job import instance_groups
 from launch.job.hyperparameters import GROUPS, Job, read_job
 from launch.plan.compiler_choice import CompilerChoice, choose_compiler
@@ -143,6 +143,19 @@ def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: st
         groups=_distributed_groups(job, cluster, strategy, groups),
         installed=libraries,
     )
+
+
+def with_own_interface(request: Request) -> Request:
+    """Return the request with an interface that this host has: if it lacks the stated one, that of its address.
+
+    SDK 3's local mode names ethwe, which no container has. MPI and gloo end at such a name, NCCL finds no network.
+    """
+    cluster, known = request.cluster, request.devices.interfaces
+    stated = cluster.network_interface
+    if not known or stated in known:
+        return request
+    found = find_interface(cluster.current_host, known) or interface_of_default_route()
+    return request._replace(cluster=cluster._replace(network_interface=found)) if found in known else request
 
 
 def _own_job(job: Job, cluster: Cluster, environ: Mapping[str, str]) -> Job:

@@ -87,10 +87,14 @@ def _of_the_operator(context: Context) -> Launch:
         *brought,
         *custom,
     )
-    # Ranks run on the workers; the launcher pod has none
-    first = kubeflow.first_worker(context.environ)
-    defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first} if first else {})}
-    process = context.process((*argv, *_command(context)), "mpirun", 0, defaults=defaults)
+    # The operator starts all pods at once, and ssh does not wait for a name or for sshd
+    servers = kubeflow.ssh_servers(context.environ)
+    seconds = int(settings.read_seconds(context.environ, "DLC_PEER_TIMEOUT", settings.PEER_SECONDS))
+    waiting = process_spec.command_after_servers(seconds, servers) if servers else ()
+    # Ranks run on the workers; the launcher pod may have none
+    first = kubeflow.worker_hosts(context.environ)[:1]
+    defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first[0]} if first else {})}
+    process = context.process((*waiting, *argv, *_command(context)), "mpirun", 0, defaults=defaults)
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
 
 

@@ -132,7 +132,7 @@ th[aria-sort=descending] button::after { content: " \\25BC"; }
   body { padding: 12px; }
   .tick { font-size: 19px; }
   table, thead, tbody, tr, td { display: block; }
-  th { display: inline-block; }
+  thead tr { display: flex; flex-wrap: wrap; }
   tr { border-bottom: 1px solid var(--line); padding: 4px 0; }
   tbody tr:last-child { border: 0; }
   th, td, .number { border: 0; padding: 2px 10px; max-width: none; text-align: left; }

@@ -24,7 +24,7 @@ from dlc.jobs.run.job import GRACE, TOKEN, Options, make_job
 
 # `local` is `dlc run`.
 LOCAL = "local"
-PLACES = ("slurm", "kubernetes", "sagemaker")
+PLACES = ("slurm", "kubernetes", "sagemaker", "skypilot", "dstack")
 
 
 class PlaceOptions(Model):

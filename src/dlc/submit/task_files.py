@@ -63,9 +63,9 @@ def refuse_common(job: SubmittedJob) -> Iterator[Refusal]:
 
 def refuse_folders(job: SubmittedJob, scheme: str) -> Iterator[Refusal]:
     """Yield channels and checkpoints that are not at an address that begins so."""
-    places = {("channels", name): word for name, word in job.channels.items()}
-    places |= {("checkpoints",): job.checkpoints} if job.checkpoints else {}
-    for keys, word in places.items():
+    places: list[tuple[tuple[str, ...], str]] = [(("channels", name), word) for name, word in job.channels.items()]
+    places += [(("checkpoints",), job.checkpoints)] if job.checkpoints else []
+    for keys, word in places:
         if not (is_address(word) and word.startswith(scheme)):
             yield Refusal(keys, f"an address such as {scheme}NAME/folder", word)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlc.__main__ import main
+from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/scale.md").read_text()
@@ -61,3 +62,21 @@ def test_each_command_answers_what_the_page_says(command: str, capsys: pytest.Ca
         assert f"{dollars} USD a day" in TEXT
     else:
         assert re.search(rf"{re.escape(number)} {unit}utes and (that )?{re.escape(str(share))}%", TEXT)
+
+
+@pytest.mark.parametrize("place", ["slurm", "kubernetes", "sagemaker", "skypilot", "dstack"])
+def test_a_document_says_a_number_of_hosts_and_no_names(place: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    module = load_place(place)
+    words = {"role": "arn:aws:iam::123456789012:role/Training", "region": "eu-west-1"} if place == "sagemaker" else {}
+
+    def render(hosts: int) -> str:
+        group = SubmittedGroup("homogeneousCluster", hosts, instance_type="ml.c5.xlarge")
+        job = SubmittedJob(
+            name="digits", image="registry.example/pytorch:2.13", groups=(group,), code=(tmp_path / "train.py",),
+            program="train.py", hyperparameters={}, channels={}, checkpoints="", environment={},
+            secrets=("DLC_JOB_TOKEN",), folder=tmp_path / "digits",
+        )  # fmt: skip
+        return module.render_job(job, module.OPTIONS(**words)).text
+
+    assert render(1000).replace("1000", "8") == render(8)

@@ -15,4 +15,4 @@ hadolint docker/*/Dockerfile docker/export/host.Dockerfile
 shellcheck -x docker/scripts/*/*.sh docker/export/*/*.sh scripts/*.sh .ci/run
 dlc schema --check
 check-jsonschema --schemafile buildspec/buildspec.schema.json buildspec/*/*.yml
-check-jsonschema --schemafile docs/job.schema.json examples/*/*/job.yml
+check-jsonschema --schemafile docs/job.schema.json examples/*/job.yml examples/*/*/job.yml

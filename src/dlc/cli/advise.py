@@ -1,4 +1,4 @@
-"""`dlc advise`: which machines make a training job cheaper, from measured step time and preprocessing."""
+"""`dlc advise`: which machines make a training job cheaper, and how often a job of many hosts should save."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
-from dlc.cli.arguments import add_json, parse_number, print_json, print_text, terminal_columns
+from dlc.cli.advise_failures import (
+    Failures,
+    add_failures,
+    failures_json,
+    find_failures,
+    name_one_host,
+    read_reliability,
+    write_failures,
+)
+from dlc.cli.arguments import add_json, parse_positive, print_json, print_text, terminal_columns
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import UsageError
 from dlc.jobs.advice import render
@@ -29,11 +38,8 @@ from dlc.jobs.advice.cost_model import (
 from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
 from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
 
-HELP = "say which machines make a training job faster and cheaper: more CPUs, data hosts, or none of it"
+HELP = "say which machines make a training job faster and cheaper, and how often a job of many hosts should save"
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"
-
-
-LEAST, MOST = 1e-9, 1e12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measured", action="append", default=[], metavar="CLUSTER=MS",
         help="a step measured on a cluster, such as 'p4d.24xlarge+2*c5.18xlarge=86'; the first is compared with",
     )  # fmt: skip
+    add_failures(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="also write the chart as an SVG file")
     add_json(parser)
 
@@ -90,22 +97,22 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def parse_positive(text: str) -> float:
-    """Parse a number above 0. Numbers too small or too large to divide by are refused."""
-    return parse_number(text, lambda value: LEAST <= value <= MOST, f"a number above 0, from {LEAST:g} to {MOST:g}")
-
-
 @dataclass(frozen=True)
 class Found:
-    """What is printed: the report if one was read, advice if there was enough for it, measured clusters."""
+    """What is printed: the report if one was read, advice if there was enough for it, measured clusters, failures."""
 
     profile: Profile | None
     advice: Advice | None
     measured: tuple[Estimate, ...]
+    failures: Failures | None = None
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the advice. Raises UsageError if too little was given."""
+    reliability = read_reliability(args)
+    if reliability and args.on:
+        # The advice is about one of the hosts: each needs as many data hosts as the others.
+        args.on = name_one_host(args.on, args.hosts)
     machines = make_catalogue(read_instances(read_workspace()), parse_prices(args.price))
     profile = read_profile(args.report) if args.report else None
     measured = tuple(_parse_measured(machines, text) for text in args.measured)
@@ -115,10 +122,11 @@ def run(args: argparse.Namespace) -> int:
     if step and cpu:
         size = args.batch_mb * 1e6 if args.batch_mb else profile.batch_bytes if profile else 0.0
         advice = advise_from_words(args, machines, step, cpu, size, profile)
-    elif not measured:
+    elif not (measured or (reliability and not step and not cpu)):
         absent = [name for name, value in (("--step-ms", step), ("--cpu-seconds", cpu)) if not value]
         raise UsageError(f"dlc advise: expected {' and '.join(absent)}, or a REPORT that says it", "dlc profile --help")
-    print_advice(args, Found(profile, advice, measured))
+    failures = find_failures(args, machines, reliability, advice) if reliability else None
+    print_advice(args, Found(profile, advice, measured, failures))
     return 0
 
 
@@ -195,14 +203,21 @@ def print_advice(args: argparse.Namespace, found: Found) -> None:
     """Print it all, and write the picture."""
     rows = [choice.result for choice in found.advice.choices] if found.advice else []
     if args.svg:
+        if not rows and not found.measured:
+            raise UsageError(
+                "--svg: expected steps to draw, found failures alone", "add --on, --step-ms, --cpu-seconds"
+            )
         curve = found.advice.curve if found.advice else ()
         args.svg.write_text(render.draw_svg([*rows, *found.measured], curve))
     if args.json:
-        print_json(render.advice_json(found.profile, found.advice, found.measured))
+        value = render.advice_json(found.profile, found.advice, found.measured)
+        print_json(value | ({"failures": failures_json(found.failures)} if found.failures else {}))
         return
     width = terminal_columns()
     parts = [summarize(found.profile)] if found.profile else []
     if found.advice:
+        if found.failures:
+            parts.append(f"of one of the {found.failures.reliability.hosts} training hosts:")
         parts += [
             render.write_verdict(found.advice),
             render.make_choices_table(found.advice, width),
@@ -211,5 +226,8 @@ def print_advice(args: argparse.Namespace, found: Found) -> None:
         parts.append(render.list_assumptions(found.advice))
     if found.measured:
         parts += [render.make_measured_table(found.measured, width), render.draw_chart(found.measured, width)]
-    parts.append(render.list_prices([*rows, *found.measured]))
+    if found.failures:
+        parts += write_failures(args, found.failures)
+    if rows or found.measured:
+        parts.append(render.list_prices([*rows, *found.measured]))
     print_text("\n\n".join(parts), {"choice": "head", "cluster": "head", "advice": "good"})

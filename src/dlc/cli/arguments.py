@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
     from dlc.core.checkout import Tree
 
+LEAST_NUMBER, MOST_NUMBER = 1e-9, 1e12
+
 
 def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) -> None:
     """Add the globs of images: any number, none for all, unless `at_least_one` is true."""
@@ -79,6 +81,15 @@ def parse_number(text: str, is_right: Callable[[float], bool], expected: str) ->
     if not (math.isfinite(value) and is_right(value)):
         raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
     return value
+
+
+def parse_positive(text: str) -> float:
+    """Parse a number above 0. Numbers too small or too large to divide by are refused."""
+    return parse_number(
+        text,
+        lambda value: LEAST_NUMBER <= value <= MOST_NUMBER,
+        f"a number above 0, from {LEAST_NUMBER:g} to {MOST_NUMBER:g}",
+    )
 
 
 def split_passed_on(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dlc
+from dlc.buildspec.devcontainer import FILE as DEVCONTAINER
+from dlc.buildspec.devcontainer import write_devcontainer
 from dlc.buildspec.lockfile import FILES
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.project import LONGEST_NAME
 from dlc.buildspec.selection import find_image
 from dlc.buildspec.variant import Variant
 from dlc.core.atomic_files import report_disk_errors, write_new_files
-from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_text, read_tree
+from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_text, read_tree, read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import SpecError, UsageError
 
@@ -56,15 +58,19 @@ script: {script}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add DIR, --from, --name, --package."""
+    """Add DIR, --from, --name, --package, --devcontainer."""
     parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="(default: the current folder)")
     parser.add_argument(
-        "--from", dest="base", default=DEFAULT, metavar="ID", help="the released image (default: %(default)s)"
+        "--from", dest="base", default="", metavar="ID", help=f"the released image (default: {DEFAULT})"
     )
     parser.add_argument("--name", default="", help="last part of the image's name (default: the folder's name)")
     parser.add_argument(
         "--package", action="append", default=[], dest="packages", metavar="NAME[==VERSION]",
         help="a Python package on top; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--devcontainer", action="store_true",
+        help="also write a devcontainer.json, for editors that work in the image; alone in a project that is there",
     )  # fmt: skip
 
 
@@ -72,14 +78,14 @@ def run(args: argparse.Namespace) -> int:
     """Write the project's files, all of them or none; files that are there stay as they are."""
     folder = user_path(args.folder).absolute()
     with report_disk_errors(folder, ""):
-        if (folder / PROJECT).exists():
-            raise UsageError(
-                f"{folder / PROJECT}: this folder is a project already", "edit its dlc.yml, or name another"
-            )
+        is_project = (folder / PROJECT).exists()
         there = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    recipes = find_workspace().recipes
-    files = list_files(args, folder.resolve().name, read_tree(recipes), recipes)
-    new = {path: text for path, text in files.items() if path not in there}
+    if is_project:
+        files = list_additions(args, folder)
+    else:
+        recipes = find_workspace().recipes
+        files = list_files(args, folder.resolve().name, read_tree(recipes), recipes)
+    new = {path: text for path, text in files.items() if path not in there and not (folder / path).exists()}
     with report_disk_errors(folder, ""):
         write_new_files(folder, new)
     for path in new:
@@ -87,8 +93,20 @@ def run(args: argparse.Namespace) -> int:
     for path in files.keys() - new.keys():
         print(f"{Path(args.folder, path)}: there already, left as it is")
     steps = [*([f"cd {shlex.quote(args.folder)}"] if args.folder != "." else []), "dlc build", "dlc run"]
-    print(f"next: {' && '.join(steps)}")
+    last = "; or open the folder in its dev container once it is built" if DEVCONTAINER in files else ""
+    print(f"next: {' && '.join(steps)}{last}")
     return 0
+
+
+def list_additions(args: argparse.Namespace, folder: Path) -> dict[str, str]:
+    """Return the files that a project which is there gets. Raises UsageError if none was asked for."""
+    file = folder / PROJECT
+    if not args.devcontainer:
+        raise UsageError(f"{file}: this folder is a project already", "edit its dlc.yml, or name another")
+    for option, value in (("--from", args.base), ("--name", args.name), ("--package", args.packages)):
+        if value:
+            raise UsageError(f"{option}: expected a folder that is no project yet, found {file}", "edit its dlc.yml")
+    return {DEVCONTAINER: write_devcontainer(load_variants(read_workspace(find_workspace(folder)))[-1])}
 
 
 def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: Path) -> dict[str, str]:
@@ -96,7 +114,7 @@ def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: 
 
     Raises SelectorError for an image that there is not, UsageError for words that no dlc.yml may have.
     """
-    _, base = find_image(args.base, load_variants(tree))
+    _, base = find_image(args.base or DEFAULT, load_variants(tree))
     if base is None:
         raise UsageError(
             f"--from {args.base}: expected an image of `dlc list`, found a reference", "docs/own-images.md"
@@ -113,6 +131,8 @@ def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: 
     if own.lock_input() == base.lock_input():
         # The same request: the released lock is its lock, and no index has to be asked.
         files |= {f"{own.lock_folder}/{name}": read_text(tree, f"{base.lock_folder}/{name}") for name in FILES}
+    if args.devcontainer:
+        files[DEVCONTAINER] = write_devcontainer(own)
     return {**files, PROJECT: text}
 
 

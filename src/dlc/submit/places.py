@@ -24,7 +24,7 @@ from dlc.jobs.run.job import GRACE, TOKEN, Options, make_job
 
 # `local` is `dlc run`.
 LOCAL = "local"
-PLACES = ("slurm", "kubernetes", "sagemaker")
+PLACES = ("slurm", "kubernetes", "sagemaker", "skypilot", "dstack")
 # The launcher ends with 0 after a stop that all state was saved for, which a place takes for a job that is complete.
 STOPPED, STOPPED_CODE = "DLC_STOPPED_EXIT_CODE", 143
 

@@ -35,6 +35,9 @@ DLC = {
     "submit.kubernetes": ("core", "buildspec", "jobs.run", "submit.places"),
     "submit.slurm": ("core", "buildspec", "jobs.run", "jobs.job_file", "submit.places", "submit.records"),
     "submit.sagemaker": ("core", "engine", "buildspec", "jobs.run", "jobs.job_file", "submit.places"),
+    "submit.task_files": ("core", "jobs.run", "jobs.job_file", "submit.places"),
+    "submit.skypilot": ("submit.places", "submit.task_files"),
+    "submit.dstack": ("submit.places", "submit.task_files"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
         *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places", "submit.records"),

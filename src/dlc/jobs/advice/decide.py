@@ -114,9 +114,14 @@ def find_best_mix(now: Cluster, job: Workload, data: Machine, goal: str) -> Esti
 
 def _count_enough(now: Cluster, job: Workload, data: Machine) -> int:
     """Count the data hosts after which one more changes nothing."""
+    return min(max(ceil(now.hosts * compute_need(now.training, data, job) - 1e-9), 1), MOST_DATA_HOSTS)
+
+
+def compute_need(training: Machine, data: Machine, job: Workload) -> float:
+    """Return how many data hosts each training host needs to never wait for data; negative if it prepares enough."""
     each = min(job.data_workers or data.vcpus, data.vcpus) / job.cpu_elsewhere
-    own = now.own_vcpus / job.cpu if job.where == EVERYWHERE else 0.0
-    return min(max(ceil((now.gpus / job.step - own) / each - 1e-9), 1), MOST_DATA_HOSTS)
+    own = training.vcpus / job.cpu if job.where == EVERYWHERE else 0.0
+    return (max(training.gpus, 1) / job.step - own) / each
 
 
 def choose(choices: Sequence[Choice], goal: str) -> tuple[Choice, str]:

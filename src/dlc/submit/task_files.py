@@ -1,0 +1,129 @@
+"""What the task files of SkyPilot and dstack have in common: both run the same lines of shell on each host. Pure.
+
+dlc writes these files and no more: their own clients send them, show their lines and stop them. May import core,
+jobs.run, jobs.job_file, submit.places.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO
+
+from dlc.core.errors import UsageError
+from dlc.jobs.job_file import is_address
+from dlc.jobs.run.job_folder import CHANNEL
+from dlc.jobs.run.limits import count_bytes
+from dlc.submit.places import Document, Refusal, SubmittedGroup, SubmittedJob
+
+BASE = "/opt/ml"
+CODE, DATA, CHECKPOINTS, CONFIG = f"{BASE}/code", f"{BASE}/input/data", f"{BASE}/checkpoints", f"{BASE}/input/config"
+LAUNCHER = ("/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py", "train")
+GIBIBYTE = 1 << 30
+
+
+def list_lines(job: SubmittedJob, addresses: str, rank: str) -> list[str]:
+    """Return the lines that each host runs.
+
+    `addresses` and `rank` are the variables in which the client gives all hosts' addresses, a line for each, and the
+    number of this one.
+    """
+    files: dict[str, Mapping[str, object]] = {
+        "hyperparameters.json": {"sagemaker_program": json.dumps(job.program), **job.hyperparameters},
+        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
+    }
+    written = [f"printf '%s\\n' {shlex.quote(json.dumps(text))} >{CONFIG}/{name}" for name, text in files.items()]
+    hosts = f'export DLC_HOSTS="$(printf \'%s\' "${addresses}" | paste -sd, -)" DLC_RANK="${rank}"'
+    return [f"mkdir -p {CONFIG}", *written, hosts, f"exec {shlex.join((*LAUNCHER, *job.arguments))}"]
+
+
+def list_code(job: SubmittedJob) -> dict[str, str]:
+    """Map places in the container to the files, or the one folder, that come there."""
+    if len(job.code) == 1 and job.code[0].is_dir():
+        return {CODE: str(job.code[0])}
+    return {f"{CODE}/{path.name}": str(path) for path in job.code}
+
+
+def count_gibibytes(size: str) -> int:
+    """Return a size in whole GiB, not less than it is."""
+    return math.ceil(count_bytes(size) / GIBIBYTE)
+
+
+def refuse_common(job: SubmittedJob) -> Iterator[Refusal]:
+    """Yield what neither of them can do."""
+    if len(job.groups) > 1:
+        names = ", ".join(group.name for group in job.groups)
+        yield Refusal(("groups",), "one group: all hosts of a task are alike", names, "slurm, kubernetes, sagemaker")
+    for group in job.groups:
+        if group.gpus and not group.gpus.isdigit():
+            yield Refusal(("resources", "gpus"), "a number of GPUs", group.gpus.strip('"'))
+
+
+def refuse_folders(job: SubmittedJob, scheme: str) -> Iterator[Refusal]:
+    """Yield channels and checkpoints that are not at an address that begins so."""
+    places: list[tuple[tuple[str, ...], str]] = [(("channels", name), word) for name, word in job.channels.items()]
+    places += [(("checkpoints",), job.checkpoints)] if job.checkpoints else []
+    for keys, word in places:
+        if not (is_address(word) and word.startswith(scheme)):
+            yield Refusal(keys, f"an address such as {scheme}NAME/folder", word)
+
+
+def write_yaml(name: str, command: str, value: Mapping[str, Any]) -> Document:
+    """Return the file; its first line is the command that takes it."""
+    # Slow to import, and what only asks for jobs needs none.
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        pass
+
+    # Lines of shell stand below each other, as they would in a script.
+    Plain.add_representer(
+        str,
+        lambda dumper, text: dumper.represent_scalar(
+            "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+        ),
+    )
+    text = yaml.dump(dict(value), Dumper=Plain, sort_keys=False, width=1 << 20, allow_unicode=True)
+    return Document(name, f"# {command}\n{text}", value)
+
+
+def first_group(job: SubmittedJob) -> SubmittedGroup:
+    """Return the only group of a job that was not refused."""
+    return job.groups[0]
+
+
+def refuse_client(client: str) -> UsageError:
+    """Return the error of all that the client does itself."""
+    return UsageError(
+        f"dlc writes the file of {client}, and does not send it",
+        f"`dlc submit ... --dry-run >FILE`, then the command in its first line; {client} shows and stops the job",
+    )
+
+
+class FilesAlone:
+    """The part of a place that its own client does: each function raises UsageError with that client's command."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+
+    def submit_job(self, job: SubmittedJob, options: Any, document: Document, secrets: Mapping[str, str]) -> str:
+        """Raise UsageError."""
+        raise refuse_client(self._client)
+
+    def list_jobs(self, options: Any) -> list[Any]:
+        """Raise UsageError."""
+        raise refuse_client(self._client)
+
+    def print_logs(self, job_id: str, options: Any, out: TextIO, *, follow: bool) -> None:
+        """Raise UsageError."""
+        raise refuse_client(self._client)
+
+    def wait_for_job(self, job_id: str, options: Any) -> int:
+        """Raise UsageError."""
+        raise refuse_client(self._client)
+
+    def stop_job(self, job_id: str, options: Any) -> None:
+        """Raise UsageError."""
+        raise refuse_client(self._client)

@@ -1,0 +1,58 @@
+"""The lines of shell in task files of SkyPilot and dstack: two hosts that run them are one job for the launcher."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlc.core.checkout import find_root
+from dlc.core.process import run_program
+from dlc.submit import dstack, skypilot
+from dlc.submit.places import SubmittedGroup, SubmittedJob
+from dlc.submit.task_files import LAUNCHER
+
+VARIABLES = {skypilot: ("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"), dstack: ("DSTACK_NODES_IPS", "DSTACK_NODE_RANK")}
+
+
+def render(place: Any, folder: Path) -> str:
+    """Return the lines, with a folder in place of /opt/ml, and a launcher that explains what it would start."""
+    job = SubmittedJob(
+        name="digits", image="dlc/pytorch:2.13", groups=(SubmittedGroup("homogeneousCluster", 2),),
+        code=(folder / "train.py",), program="train.py",
+        hyperparameters={"sagemaker_torch_distributed_enabled": "true", "text": "it's $HOME"}, channels={},
+        checkpoints="", environment={}, secrets=(), folder=folder, arguments=("--epochs", "3"),
+    )  # fmt: skip
+    value = place.render_job(job, place.OPTIONS()).value
+    lines: list[str] = value["commands"] if "commands" in value else value["run"].splitlines()
+    launcher = shlex.join([sys.executable, str(find_root() / "src/entrypoint/launcher.py"), "--explain=json", "train"])
+    text = "\n".join(lines)
+    assert text.count(shlex.join(LAUNCHER)) == 1
+    return text.replace(shlex.join(LAUNCHER), launcher).replace("/opt/ml", str(folder))
+
+
+@pytest.mark.parametrize("place", [skypilot, dstack], ids=["skypilot", "dstack"])
+@pytest.mark.parametrize(("addresses", "rank"), [("10.0.0.1\n10.0.0.2", 1), ("10.0.0.1", 0)], ids=["two", "alone"])
+def test_the_launcher_finds_its_hosts_and_its_hyperparameters(
+    place: Any, addresses: str, rank: int, tmp_path: Path
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("print('training')\n")
+    of_addresses, of_rank = VARIABLES[place]
+    environment = {
+        "PATH": "/usr/bin:/bin", "SAGEMAKER_BASE_DIR": str(tmp_path), of_addresses: addresses, of_rank: str(rank),
+        "DLC_NUM_GPUS": "0",
+    }  # fmt: skip
+    done = run_program(["sh", "-eu", "-c", render(place, tmp_path)], env=environment, timeout=60.0, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    hosts = addresses.splitlines()
+    assert found["cluster"]["hosts"] == hosts
+    assert found["cluster"]["current_host"] == hosts[rank]
+    assert json.loads((tmp_path / "input/config/hyperparameters.json").read_text())["text"] == "it's $HOME"
+    words = [word for process in found["processes"] for word in process["argv"]]
+    assert words[-2:] == ["--epochs", "3"]

@@ -1,0 +1,147 @@
+"""Task files of SkyPilot and dstack: as they are in the docs, what is refused, and that dlc sends none."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dlc.__main__ import main
+from dlc.core.errors import UsageError
+from dlc.submit import dstack, skypilot
+from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs/clusters"
+GPUS = SubmittedGroup("homogeneousCluster", 2, cpus="8", memory="60g", gpus="4")
+
+
+def job(**changes: Any) -> SubmittedJob:
+    plain = SubmittedJob(
+        name="digits", image="registry.example/dlc/pytorch:2.13-training-cpu-py311", groups=(GPUS,),
+        code=(Path("/home/me/train.py"),), program="train.py",
+        hyperparameters={"sagemaker_torch_distributed_enabled": "true", "text": "it's $HOME"}, channels={},
+        checkpoints="", environment={"DLC_TERMINATION_GRACE": "30", "GREETING": "it's"},
+        secrets=("DLC_JOB_TOKEN", "HF_TOKEN"), folder=Path("/home/me/dlc-jobs/digits"), arguments=("--epochs", "3"),
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def of_sky() -> SubmittedJob:
+    return job(channels={"training": "s3://bucket/digits"}, checkpoints="s3://bucket/checkpoints", shared_memory="8g")
+
+
+def of_dstack() -> SubmittedJob:
+    return job(channels={"training": "volume://digits"}, checkpoints="volume://work", shared_memory="8g", user="1000")
+
+
+@pytest.mark.parametrize(
+    ("place", "submitted", "file"),
+    [("skypilot", of_sky(), "task.sky.yml"), ("dstack", of_dstack(), "task.dstack.yml")],
+)
+def test_the_file_is_that_of_the_docs(place: str, submitted: SubmittedJob, file: str) -> None:
+    module = load_place(place)
+    options = module.OPTIONS(accelerator="A100")
+    assert module.refuse_job(submitted, options) == []
+    document = module.render_job(submitted, options)
+    assert document.name == file
+    assert document.text == (DOCS / file).read_text()
+    assert yaml.safe_load(document.text) == document.value
+
+
+@pytest.mark.parametrize("place", [skypilot, dstack])
+def test_no_value_of_a_secret_is_in_the_file(place: Any) -> None:
+    value = place.render_job(job(), place.OPTIONS(accelerator="A100")).value
+    if place is skypilot:
+        assert value["secrets"] == {"DLC_JOB_TOKEN": None, "HF_TOKEN": None}
+    else:
+        assert value["env"][-2:] == ["DLC_JOB_TOKEN", "HF_TOKEN"]
+
+
+def test_a_folder_of_code_is_one_mount(tmp_path: Path) -> None:
+    task = skypilot.render_job(job(code=(tmp_path,)), skypilot.OPTIONS(accelerator="A100"))
+    assert task.value["file_mounts"] == {"/opt/ml/code": str(tmp_path)}
+    task = dstack.render_job(job(code=(tmp_path,)), dstack.OPTIONS())
+    assert task.value["files"] == [f"{tmp_path}:/opt/ml/code"]
+
+
+def test_a_type_of_machine_says_all_of_its_resources() -> None:
+    machine = (SubmittedGroup("homogeneousCluster", 1, instance_type="ml.g5.xlarge"),)
+    assert skypilot.refuse_job(job(groups=machine), skypilot.OPTIONS()) == []
+    task = skypilot.render_job(job(groups=machine), skypilot.OPTIONS(infra="aws/us-east-1", spot="yes", disk_gb="200"))
+    assert task.value["resources"] == {
+        "image_id": "docker:registry.example/dlc/pytorch:2.13-training-cpu-py311", "infra": "aws/us-east-1",
+        "instance_type": "g5.xlarge", "use_spot": True, "disk_size": 200,
+    }  # fmt: skip
+    task = dstack.render_job(job(groups=machine), dstack.OPTIONS(fleet="mine", spot="yes"))
+    assert (task.value["instance_types"], task.value["fleets"]) == (["g5.xlarge"], ["mine"])
+    assert (task.value["spot_policy"], task.value["resources"]) == ("spot", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("digits", "digits"), ("20261128-1", "dlc-20261128-1"), ("My_Job.2", "my-job-2"), ("a" * 63, "a" * 41)],
+)
+def test_dstack_gets_a_name_that_it_takes(name: str, made: str) -> None:
+    assert dstack.render_job(job(name=name), dstack.OPTIONS()).value["name"] == made
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "keys", "expected"),
+    [
+        (skypilot, {"groups": (SubmittedGroup("a", 1), SubmittedGroup("b", 1))}, ("groups",), "one group"),
+        (dstack, {"groups": (SubmittedGroup("a", 1), SubmittedGroup("b", 1))}, ("groups",), "one group"),
+        (dstack, {"groups": (replace(GPUS, gpus="all"),)}, ("resources", "gpus"), "a number of GPUs"),
+        (skypilot, {"channels": {"training": "/data"}}, ("channels", "training"), "an address such as s3://"),
+        (dstack, {"channels": {"training": "s3://b/x"}}, ("channels", "training"), "an address such as volume://"),
+        (dstack, {"checkpoints": "volume://a/b"}, ("checkpoints",), "the name of a volume alone"),
+        (skypilot, {"checkpoints": "/data"}, ("checkpoints",), "an address such as s3://"),
+        (skypilot, {"user": "1000"}, ("user",), "no other user"),
+        (
+            skypilot,
+            {"groups": (SubmittedGroup("homogeneousCluster", 1),)},
+            ("places", "skypilot", "accelerator"),
+            "an accelerator with a number of `gpus`",
+        ),
+    ],
+)
+def test_what_they_cannot_do_is_refused_by_name(
+    place: Any, changes: dict[str, Any], keys: tuple[str, ...], expected: str
+) -> None:
+    options = place.OPTIONS(accelerator="A100")
+    [refusal] = [found for found in place.refuse_job(job(**changes), options) if found.keys == keys]
+    assert refusal.expected.startswith(expected)
+
+
+@pytest.mark.parametrize("place", ["skypilot", "dstack"])
+def test_dlc_prints_the_file_and_sends_it_nowhere(
+    place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def start_nothing(*_: Any, **__: Any) -> None:
+        raise AssertionError("dlc starts no client")
+
+    monkeypatch.setattr(subprocess, "Popen", start_nothing)
+    monkeypatch.setenv("HF_TOKEN", "x")
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    words = ["submit", "examples/ci/job.yml", "--to", place, "--name", "digits"]
+    assert main([*words, "--dry-run"]) == 0
+    assert "launcher.py train" in capsys.readouterr().out
+    assert main(words) == UsageError.exit_code
+    err = capsys.readouterr().err
+    assert "dlc writes the file of" in err
+    assert "--dry-run >FILE" in err
+    module = load_place(place)
+    for asked in (
+        lambda: module.list_jobs(None),
+        lambda: module.stop_job("1", None),
+        lambda: module.wait_for_job("1", None),
+        lambda: module.print_logs("1", None, StringIO(), follow=False),
+    ):
+        with pytest.raises(UsageError, match="dlc writes the file of"):
+            asked()

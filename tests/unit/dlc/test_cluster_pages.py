@@ -17,6 +17,7 @@ RUN_BY = {
     "docs/clusters.md": "tests/process/dlc/test_submit_verb.py",
     "docs/clusters/kubernetes.md": "tests/process/dlc/test_submit_kubectl.py",
     "docs/clusters/sagemaker.md": "tests/process/dlc/test_submit_sagemaker_verb.py",
+    "docs/clusters/tasks.md": "tests/unit/dlc/test_submit_task_files.py",
 }
 
 

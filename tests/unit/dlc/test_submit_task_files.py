@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from dataclasses import replace
 from io import StringIO
@@ -15,8 +16,10 @@ from dlc.__main__ import main
 from dlc.core.errors import UsageError
 from dlc.submit import dstack, skypilot
 from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place
+from harness.pages import find_blocks
 
 ROOT = Path(__file__).parents[3]
+PAGE = "docs/clusters/tasks.md"
 DOCS = ROOT / "docs/clusters"
 GPUS = SubmittedGroup("homogeneousCluster", 2, cpus="8", memory="60g", gpus="4")
 
@@ -52,6 +55,20 @@ def test_the_file_is_that_of_the_docs(place: str, submitted: SubmittedJob, file:
     assert document.name == file
     assert document.text == (DOCS / file).read_text()
     assert yaml.safe_load(document.text) == document.value
+
+
+def test_the_commands_of_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "job.yml").write_text("image: placeholder\nscript: train.py\nresources: {gpus: 4}\n")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / PAGE).read_text()
+    commands = [shlex.split(line) for block in find_blocks(page) for line in block.splitlines()]
+    assert [words[:2] for words in commands] == [["dlc", "submit"]] * 2
+    for words in commands:
+        assert main(words[1:]) == 0
+        assert "A100" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", [skypilot, dstack])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,29 @@ def make_bundle(image: str, folder: Path, mounts: Mapping[Path, str]) -> Path:
     """Unpack an image into `folder`; return the bundle. `mounts` are paths of this machine and where tasks see them."""
     (folder / "rootfs").mkdir(parents=True)
     _unpack_files(image, folder / "rootfs")
+    (about,) = json.loads(docker("image", "inspect", image).stdout)
+    return _write_config(folder, about["Config"]["Env"], mounts)
+
+
+def make_bundle_of_this_machine(folder: Path, mounts: Mapping[Path, str]) -> Path:
+    """Return a bundle without an image: tasks see this machine's own programs."""
+    rootfs = folder / "rootfs"
+    rootfs.mkdir(parents=True)
+    seen: dict[Path, str] = {}
+    for path in map(Path, ("/usr", "/bin", "/lib", "/lib64", "/etc")):
+        if path.is_symlink():
+            (rootfs / path.name).symlink_to(path.readlink())
+        elif path.exists():
+            seen[path] = str(path)
+    return _write_config(folder, ["PATH=/usr/bin:/bin"], {**seen, **mounts})
+
+
+def _write_config(folder: Path, environment: Sequence[str], mounts: Mapping[Path, str]) -> Path:
     run_program(["runc", "spec"], cwd=folder, timeout=HANG_BOUND)
     config: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    (about,) = json.loads(docker("image", "inspect", image).stdout)
     config["root"] = {"path": str(folder / "rootfs"), "readonly": True}
     process = config["process"]
-    process |= {"terminal": False, "cwd": "/", "env": about["Config"]["Env"], "rlimits": []}
+    process |= {"terminal": False, "cwd": "/", "env": list(environment), "rlimits": []}
     linux = config["linux"]
     linux["namespaces"] = [each for each in linux["namespaces"] if each["type"] not in SHARED_WITH_THE_NODE]
     linux.pop("resources", None)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.process import Completed
+from harness.oci_bundle import make_bundle_of_this_machine
 from harness.slurm import NODES, Slurm, can_run
 
 ROOT = Path(__file__).parents[2]
@@ -142,6 +143,22 @@ def test_groups_are_components_with_their_own_names(slurm: Slurm, tmp_path: Path
     done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait", "--with", "groups.data_group.nodelist=n2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {name: told[1] for name, told in job.model().items()} == {"n2": "data_group", "n1": "dnn_group"}
+
+
+def test_groups_in_oci_containers_know_their_own_nodes(slurm: Slurm, tmp_path: Path) -> None:
+    if reason := can_run("runc"):
+        pytest.skip(f"no container can be started: {reason}")
+    own = (Path(sys.base_prefix), Path(sys.prefix), ROOT, slurm.folder, tmp_path)
+    mounts = {**{path: str(path) for path in own}, slurm.folder / "hosts": "/etc/hosts"}
+    bundle = make_bundle_of_this_machine(tmp_path / "bundle", mounts)
+    groups = {"data_group": {"hosts": "1"}, "dnn_group": {"hosts": "1"}}
+    oci = {"container": "oci", "bundle": str(bundle), "launcher": LAUNCHER}
+    job = Submitted(slurm, tmp_path, TRAIN, groups=groups, places={"slurm": oci})
+    done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {name: (told[0], told[1]) for name, told in job.model().items()} == {
+        "n1": (["n1", "n2"], "data_group"), "n2": (["n1", "n2"], "dnn_group"),
+    }  # fmt: skip
 
 
 def test_a_failure_on_one_node_is_the_jobs_code(slurm: Slurm, tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ def test_components_in_oci_containers_have_a_step_each() -> None:
     steps = [line for line in lines(job(groups=groups), container="oci", bundle="/b") if line.startswith("srun")]
     assert [line.split()[1] for line in steps] == ["--het-group=0", "--het-group=1"]
     assert all(" --container=/b /bin/sh " in line and " : " not in line for line in steps)
+    (host,) = [line for line in lines(job(groups=groups), container="oci", bundle="/b") if line.startswith("host=")]
+    assert "export SLURM_JOB_ID=$SLURM_JOB_ID_HET_GROUP_0 SLURM_STEP_ID=0; SAGEMAKER_BASE_DIR=" in host
 
 
 def test_an_oci_container_does_not_take_the_name_of_the_batch_scripts_node() -> None:

@@ -68,6 +68,8 @@ step=$!
 """
 # Slurm 22.05 gives an OCI container the variables of the batch script, and none of the task.
 NAME_OF_THE_NODE = "export SLURMD_NODENAME=${SLURMD_NODENAME:-$(uname -n)}"
+# The launcher's ports follow from the numbers of job and step, which have to be the same on all hosts.
+ONE_JOB = "export SLURM_JOB_ID=$SLURM_JOB_ID_HET_GROUP_0 SLURM_STEP_ID=0"
 REQUEUE = """\
 warned=
 trap 'warned=yes; scancel --signal=TERM "$SLURM_JOB_ID"' {signal}
@@ -217,7 +219,8 @@ def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
     launcher = shlex.join(options.launcher)
     inside = f'SAGEMAKER_BASE_DIR="$0/$SLURMD_NODENAME" exec {launcher} {train}'
     if options.container == OCI:
-        inside = f"{NAME_OF_THE_NODE}; {inside}"
+        several = f"{ONE_JOB}; " if len(job.groups) > 1 else ""
+        inside = f"{NAME_OF_THE_NODE}; {several}{inside}"
     if options.container == APPTAINER:
         binds = [f'"$0/$SLURMD_NODENAME:{BASE}"']
         binds += [shlex.quote(f"{path}:{BASE}/input/data/{name}:ro") for name, path in job.channels.items()]

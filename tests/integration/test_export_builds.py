@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -100,6 +101,32 @@ def layers(ref: str) -> list[str]:
     return list(found["RootFS"]["Layers"])
 
 
+def layer_files(ref: str, number: int) -> dict[str, tuple[object, ...]]:
+    """Name -> all that a layer says of a file, and the hash of its content.
+
+    Docker's classic store writes a layer in the order of a walk, or sorted by whole names if it has the layer below
+    twice, as after two kinds of build: the digest is then another one, the files are the same.
+    """
+    wanted = layers(ref)[number].removeprefix("sha256:")
+    found: dict[str, tuple[object, ...]] = {}
+    words = ["docker", "save", ref]
+    with subprocess.Popen(words, env=connect().environment | os.environ, stdout=subprocess.PIPE) as saving:
+        with tarfile.open(fileobj=saving.stdout, mode="r|") as image:
+            for member in image:
+                if not member.name.endswith(wanted):
+                    continue
+                with tarfile.open(fileobj=image.extractfile(member), mode="r|") as layer:
+                    for entry in layer:
+                        content = layer.extractfile(entry) if entry.isfile() else None
+                        digest = hashlib.sha256(content.read()).hexdigest() if content else ""
+                        facts = (entry.size, entry.mode, entry.uid, entry.gid, entry.mtime, entry.type, entry.linkname)
+                        found[entry.name] = (*facts, *sorted(entry.pax_headers.items()), digest)
+        assert saving.stdout
+        while saving.stdout.read(1 << 20):
+            pass
+    return found
+
+
 def configuration(ref: str) -> dict[str, object]:
     """What the image says of itself, without the dates and the commit of its sources."""
     [found] = json.loads(docker("image", "inspect", ref).stdout)
@@ -129,8 +156,8 @@ def test_an_image_of_docker_build_alone_has_the_framework_of_dlc_build_and_passe
         build(folder, image.ref, client, "--build-arg", f"DEBIAN_IMAGE={debian}")
         made, own = layers(image.ref), layers(kept)
         assert made[SKELETON] == own[SKELETON]
-        assert made[FRAMEWORK] == own[FRAMEWORK]
-        assert made[TRAINING] == own[TRAINING]
+        for number in (FRAMEWORK, TRAINING):
+            assert made[number] == own[number] or layer_files(image.ref, number) == layer_files(kept, number)
         assert len(made) == len(own)
         assert configuration(image.ref) == configuration(kept)
         argv = [sys.executable, "-m", "dlc", "test", image.variant.id]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
+from dlc.buildspec.locks import resolve
 from dlc.core.checkout import find_root
 from dlc.core.process import run_program
-from dlc.locks import resolve
 from harness.engine import run_once
 from harness.images import Image
 from harness.user_scripts import brought

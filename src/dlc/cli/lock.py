@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dlc
 from dlc.buildspec.lockfile import join_entries, parse_entries
+from dlc.buildspec.locks import resolve
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress
@@ -16,7 +17,6 @@ from dlc.core.atomic_files import report_disk_errors
 from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_root, find_workspace, read_workspace
 from dlc.core.environment import list_lost_links
 from dlc.core.errors import UsageError
-from dlc.locks import resolve
 
 HELP = "resolve the packages of images and write their locks, with hashes"
 EXAMPLE = "dlc lock 'pytorch-2.13-*'"

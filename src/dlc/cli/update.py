@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlc.buildspec.lockfile import explain_staleness
+from dlc.buildspec.locks import resolve, updates
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json, print_text, say_progress
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.debian import suites
-from dlc.locks import resolve, updates
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
 EXAMPLE = "dlc update packages numpy transformers --write"

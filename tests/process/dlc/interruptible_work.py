@@ -46,7 +46,7 @@ import sys
 from pathlib import Path
 import dlc.cli
 from dlc.__main__ import main
-from dlc.locks.resolve import LockRequest, make_lock, store_lock
+from dlc.buildspec.locks.resolve import LockRequest, make_lock, store_lock
 
 def verb(argv):
     print("begun", flush=True)

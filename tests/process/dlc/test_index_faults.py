@@ -13,9 +13,9 @@ import pytest
 from scripted_server import Asked, Reply, serving
 
 from dlc.build import wheels
+from dlc.buildspec.locks import resolve
 from dlc.buildspec.variant import IndexedPackages
 from dlc.core.errors import LockError, PackageIndexError
-from dlc.locks import resolve
 from harness.package_index import PackageIndex
 
 PIN = "dlc-local==2.13.0+cpu"

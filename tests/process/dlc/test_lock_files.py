@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from dlc.buildspec.lockfile import FILES
+from dlc.buildspec.locks.resolve import store_lock
 from dlc.buildspec.matrix import load_variants
 from dlc.core import process
 from dlc.core.checkout import find_root
-from dlc.locks.resolve import store_lock
 from harness.specimen import TORCH_ID, specimen
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dlc.buildspec.locks import resolve
 from dlc.core.errors import LockError
-from dlc.locks import resolve
 
 
 def wheel(folder: Path, name: str, version: str, *requires: str) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dlc.buildspec.locks.updates import INSTALLED, list_debian_packages
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.digests import seal
 from dlc.core.errors import LockError
 from dlc.debian import rootfs, suites
-from dlc.locks.updates import INSTALLED, list_debian_packages
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, changed, specimen, unlocked
 

@@ -8,13 +8,13 @@ import pytest
 
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.lockfile import FILES, parse_versions
+from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks.resolve import split_lock, store_lock
 from dlc.cli import run
 from dlc.core import atomic_files
 from dlc.core.checkout import read_tree
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError
-from dlc.locks import resolve
-from dlc.locks.resolve import split_lock, store_lock
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, specimen
 

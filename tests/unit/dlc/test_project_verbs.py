@@ -11,14 +11,14 @@ import dlc
 from dlc.__main__ import main
 from dlc.build.buildx import read_revision
 from dlc.buildspec.lockfile import FILES, explain_staleness, parse_versions, with_headers
+from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks.resolve import LockRequest
 from dlc.buildspec.matrix import load_variants
 from dlc.cli import lock, run_job
 from dlc.cli.lock import find_home, lock_new_project
 from dlc.core import checkout
 from dlc.core.checkout import Workspace, find_root, find_workspace, read_workspace
 from dlc.core.errors import UsageError
-from dlc.locks import resolve
-from dlc.locks.resolve import LockRequest
 
 BASE = "pytorch-2.13-training-cpu-py311"
 IMAGE = f"{BASE}-demo"

@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec.files import read_buildspec
+from dlc.buildspec.locks import resolve, updates
+from dlc.buildspec.locks.updates import (
+    Pin,
+    Proposal,
+    apply_proposals,
+    find_pins,
+    find_proposals,
+    list_range_constraints,
+    loosen,
+)
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli import run
 from dlc.core.checkout import Tree, read_tree
 from dlc.core.errors import LockError, SpecError, UsageError
-from dlc.locks import resolve, updates
-from dlc.locks.updates import Pin, Proposal, apply_proposals, find_pins, find_proposals, list_range_constraints, loosen
 from harness.specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
 
 PINS_PATH = "buildspec/pins.yml"

@@ -18,6 +18,7 @@ from dlc.buildspec import cuda_efa, requirements
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
 from dlc.buildspec.lockfile import parse_versions
+from dlc.buildspec.locks import resolve
 from dlc.buildspec.models import NEWEST, Compat
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.variant import Variant, normal_name
@@ -28,7 +29,6 @@ from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import run_program
 from dlc.debian import apt
 from dlc.debian.suites import mmdebstrap_command
-from dlc.locks import resolve
 
 # So many builds of one release may not be the image's own.
 ATTEMPTS = 20

@@ -1,0 +1,1 @@
+"""Resolves packages and writes the locks: runs uv. May import core, debian, buildspec."""

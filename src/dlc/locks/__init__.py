@@ -1,1 +1,0 @@
-"""Resolves packages and writes the locks. May import core, debian, buildspec."""

@@ -200,7 +200,11 @@ def test_what_takes_long_is_said_before_it_begins(
         monkeypatch.setattr(f"dlc.images.inspection.{name}", begin)
     for verb in ("size", "diff"):
         monkeypatch.setattr(f"dlc.cli.{verb}.connect", lambda: None)
-    for name in ("locks.updates.resolve_newest", "locks.updates.resolve_debian", "locks.resolve.make_lock"):
+    for name in (
+        "buildspec.locks.updates.resolve_newest",
+        "buildspec.locks.updates.resolve_debian",
+        "buildspec.locks.resolve.make_lock",
+    ):
         monkeypatch.setattr(f"dlc.{name}", begin)
     assert main(argv) == DlcError.exit_code
     error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""locks.python: one resolution, split into the files that the Dockerfiles install."""
+"""buildspec.locks.resolve: one resolution, split into the files that the Dockerfiles install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""locks.update: newer versions that every image can have are listed, and written without other changes."""
+"""buildspec.locks.updates: newer versions that every image can have are listed, and written without other changes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from real_launcher import launched, runnable_job
 from supervised import HANG_BOUND, Script, run, start, wait_for
-from test_stops import RANK, below_a_starter
+from test_stops_below_a_starter import RANK, below_a_starter
 
 from harness.job_folder import JobFolder
 from launch.base import process_spec

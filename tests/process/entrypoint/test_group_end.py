@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hosts import LEADER, Job
 from supervised import HANG_BOUND, is_armed, wait_until
-from test_stops import STARTER
+from test_stops_below_a_starter import STARTER
 
 from dlc_channel.keys import job_key
 from harness.ports import free_port

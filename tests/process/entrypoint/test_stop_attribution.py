@@ -10,7 +10,7 @@ import pytest
 from hosts import LEADER, Host, Job
 from relay import Relay
 from supervised import Script, run, start, wait_for
-from test_stops import STARTER
+from test_stops_below_a_starter import STARTER
 
 from launch.base import process_spec
 from launch.base.errors import Failure

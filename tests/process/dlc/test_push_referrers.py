@@ -1,4 +1,4 @@
-"""push.referrer: a bill of materials is attached once, and found the way that the registry offers."""
+"""push.referrers: a bill of materials is attached once, and found the way that the registry offers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.images.push.push import SPDX, attach_bill, make_referrer
+from dlc.images.push.referrers import SPDX, attach_bill, make_referrer
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
 
@@ -89,4 +89,4 @@ def test_what_others_attached_under_the_tag_stays() -> None:
 
 def test_the_tag_is_the_one_of_the_specification_and_equal_documents_have_equal_manifests() -> None:
     assert re.fullmatch("sha256-[0-9a-f]{64}", make_fallback_tag(IMAGE.digest))
-    assert make_referrer(IMAGE, BILL) == make_referrer(IMAGE, BILL)
+    assert make_referrer(IMAGE, SPDX, BILL) == make_referrer(IMAGE, SPDX, BILL)

@@ -89,12 +89,22 @@ def make_orders(
     return tuple(found)
 
 
+def leave_unsigned(_repository: Repository, _image: Manifest) -> None:
+    """Attach nothing: the `prove` of a push without a signature."""
+
+
 def push_image(
-    order: Order, repository: Repository, engine: Engine, compression: str, say: Say, bill: Callable[[], bytes]
+    order: Order,
+    repository: Repository,
+    engine: Engine,
+    compression: str,
+    say: Say,
+    bill: Callable[[], bytes],
+    prove: Callable[[Repository, Manifest], None] = leave_unsigned,
 ) -> Pushed:
     """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
 
-    `bill` makes the bill of materials, which is attached before any tag moves.
+    `bill` makes the bill of materials, which is attached before any tag moves; `prove` attaches what is signed.
     """
     start = time.monotonic()
     uploaded = 0
@@ -106,6 +116,7 @@ def push_image(
             manifest, uploaded = _upload_image(image, repository, compression, say)
         verify_served(order.inspected, repository, manifest.digest)
     attached = attach_bill(repository, manifest, bill)
+    prove(repository, manifest)
     for tag in order.tags:
         _move_tag(repository, tag, manifest)
     seconds = time.monotonic() - start

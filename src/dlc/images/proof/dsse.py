@@ -46,7 +46,8 @@ def sign_statement(payload: bytes, key: PrivateKey) -> bytes:
     signature = key.sign(encode_signed(IN_TOTO, payload))
     content = {
         "mediaType": BUNDLE,
-        "verificationMaterial": {"publicKey": {"hint": key.public.hint}},
+        # No entry of a transparency log: whoever has the public key needs none.
+        "verificationMaterial": {"publicKey": {"hint": key.public.hint}, "tlogEntries": []},
         "dsseEnvelope": {
             "payload": base64.b64encode(payload).decode(),
             "payloadType": IN_TOTO,

@@ -69,7 +69,8 @@ def find_builder(environment: Mapping[str, str]) -> Builder:
     if environment.get("GITLAB_CI"):
         return Builder(environment.get("CI_PROJECT_URL", "urn:dlc:gitlab"), environment.get("CI_JOB_URL", ""))
     if found := environment.get("CODEBUILD_BUILD_ARN"):
-        return Builder(found.partition("/")[0].replace(":build", ":project"), found)
+        # arn:aws:codebuild:REGION:ACCOUNT:build/PROJECT:ID
+        return Builder(found.rpartition(":")[0].replace(":build/", ":project/"), found)
     return Builder("urn:dlc:builder:local")
 
 

@@ -101,7 +101,7 @@ def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence
     started = datetime.now(UTC)
     scan = scan_image(engine, found, exceptions, os.environ, date.today())
     require_clean(scan)
-    return Scanned(scan, started)
+    return Scanned(scan, found, started)
 
 
 def _push_all(

@@ -71,7 +71,7 @@ def test_a_statement_is_valid_by_in_toto(kind: str) -> None:
 
 def test_the_provenance_is_valid_by_slsa_and_names_every_material_with_its_digest() -> None:
     parsed = ParseDict(SAID[PROVENANCE], provenance_pb2.Provenance())
-    materials = parsed.buildDefinition.resolvedDependencies
+    materials = parsed.build_definition.resolved_dependencies
     for material in materials:
         ResourceDescriptor.copy_from_pb(material).validate()
     assert {"gitCommit": COMMIT} in [dict(material.digest) for material in materials]

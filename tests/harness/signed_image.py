@@ -22,6 +22,7 @@ from dlc.images.proof.provenance import Builder, Sources, make_provenance
 from dlc.images.proof.results import make_scan_predicate, make_test_predicate
 from dlc.images.proof.signing import KeyHand, attach_proof
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate
+from dlc.images.proof.tested import make_record
 from dlc.images.push.layers import CONFIG, LAYER, make_manifest
 from dlc.images.push.referrers import attach_bill, put_blob
 from dlc.images.push.registry.repository import Manifest, Repository, make_digest
@@ -72,7 +73,7 @@ class SignedImage:
             PROVENANCE: make_provenance(self.labels, sources, BUILDER, "26.1"),
             BILL: DOCUMENT,
             SCAN: make_scan_predicate(self.scan, self.scanned, self.scanned),
-            TESTS: make_test_predicate(["test_starts"], self.failed, self.scanned, f"sha256:{'1' * 64}"),
+            TESTS: make_test_predicate(make_record(f"sha256:{'1' * 64}", ["test_starts"], self.failed, self.scanned)),
         }
 
 

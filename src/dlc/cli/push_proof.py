@@ -10,15 +10,17 @@ from datetime import UTC, datetime
 
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree, Workspace
+from dlc.core.environment import cache_folder
 from dlc.engine.connection import Engine
 from dlc.images.inspection.facts import Facts
 from dlc.images.inspection.scan import Scan
 from dlc.images.inspection.vex import make_image_url, make_vex
 from dlc.images.proof import signing
 from dlc.images.proof.provenance import Sources, find_builder, make_provenance
-from dlc.images.proof.results import make_scan_predicate
+from dlc.images.proof.results import make_scan_predicate, make_test_predicate
 from dlc.images.proof.signing import Hand
-from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, VEX, Predicate
+from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, VEX, Predicate
+from dlc.images.proof.tested import read_record
 from dlc.images.push.push import Order
 from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.plan.plan import Plan
@@ -70,10 +72,13 @@ class Prover:
             address=signing.read_address(self.workspace.root),
         )
         labels = order.inspected["Config"]["Labels"]
-        return {
+        said = {
             PROVENANCE: make_provenance(labels, sources, find_builder(os.environ), self.engine.version),
             BILL: json.loads(bill),
         }
+        if tested := read_record(cache_folder(), order.inspected["Id"]):
+            said[TESTS] = make_test_predicate(tested)
+        return said
 
 
 def _list_findings(scanned: Scanned, product: str) -> dict[str, Predicate]:

@@ -17,6 +17,7 @@ from dlc.core.errors import ProofError, UsageError
 from dlc.images.proof import policy as policies
 from dlc.images.proof.evidence import read_evidence
 from dlc.images.proof.judge import Verdict, judge
+from dlc.images.proof.keyless import make_signer
 from dlc.images.proof.keys import read_public_key
 from dlc.images.proof.opening import Evidence, KeySigner, Signer
 from dlc.images.proof.policy import Policy
@@ -75,8 +76,9 @@ def find_signers(policy: Policy, file: Path | None, key: Path | None) -> tuple[S
     """Return who may sign. Raises UsageError if nobody is named."""
     found: list[Signer] = [KeySigner(read_public_key(key))] if key else []
     for signer in policy.signers:
-        if signer.key:
-            found.append(KeySigner(read_public_key((file or Path()).parent / signer.key)))
+        path = (file or Path()).parent / signer.key
+        is_key = bool(signer.key)
+        found.append(KeySigner(read_public_key(path)) if is_key else make_signer(signer.identity, signer.issuer))
     if not found:
         raise UsageError("dlc verify: expected who may sign, found nobody", "--key FILE, or signers in --policy FILE")
     return tuple(found)

@@ -25,8 +25,10 @@ class Bundle:
     payload: bytes
     kind: str
     signature: bytes
-    # Of the key, empty if a certificate names the signer.
+    # What names the key, empty if nothing does.
     hint: str
+    # A certificate names the signer: it is a keyless signature.
+    has_certificate: bool
     data: bytes
 
     @property
@@ -67,11 +69,13 @@ def parse_bundle(data: bytes) -> Bundle:
         [signature] = envelope["signatures"]
         if envelope["payloadType"] != IN_TOTO:
             raise ValueError(f"a payload of type {envelope['payloadType']}")
+        material = content["verificationMaterial"]
         return Bundle(
             payload=_decode(envelope["payload"]),
             kind=envelope["payloadType"],
             signature=_decode(signature["sig"]),
-            hint=_read_hint(content["verificationMaterial"]),
+            hint=str(material["publicKey"].get("hint", "")) if "publicKey" in material else "",
+            has_certificate="certificate" in material or "x509CertificateChain" in material,
             data=data,
         )
     except (KeyError, TypeError, AttributeError, RecursionError):
@@ -81,7 +85,3 @@ def parse_bundle(data: bytes) -> Bundle:
 def _decode(text: Any) -> bytes:
     # binascii.Error is a ValueError.
     return base64.b64decode(text, validate=True)
-
-
-def _read_hint(material: Any) -> str:
-    return str(material["publicKey"].get("hint", "")) if "publicKey" in material else ""

@@ -55,7 +55,7 @@ class Signer(Protocol):
         """Return the signer's name for reports."""
 
     def is_named_in(self, bundle: Bundle) -> bool:
-        """Tell whether a bundle says that it is by this signer."""
+        """Tell whether a bundle says that it is by this signer, as far as this can be told."""
 
     def accepts(self, bundle: Bundle) -> bool:
         """Tell whether the bundle's signature is by this signer."""
@@ -77,7 +77,7 @@ class KeySigner:
 
     def is_named_in(self, bundle: Bundle) -> bool:
         """Tell whether the bundle names the key, or no signer at all."""
-        return bundle.hint in ("", self.key.hint)
+        return not bundle.has_certificate and bundle.hint in ("", self.key.hint)
 
     def accepts(self, bundle: Bundle) -> bool:
         """Tell whether the key verifies the bundle."""
@@ -163,7 +163,7 @@ def _refuse_signature(bundle: Bundle, kind: str, signers: Sequence[Signer], open
 
 
 def _describe_signer(bundle: Bundle) -> str:
-    return f"the key {bundle.hint[:12]}" if bundle.hint else "somebody else"
+    return f"the key {bundle.hint[:12]}" if bundle.hint else "another identity"
 
 
 def _refuse_subject(kind: str, evidence: Evidence, digests: Iterable[str], opened: Opened) -> None:

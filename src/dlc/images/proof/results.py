@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -37,6 +37,20 @@ class TestResult:
     finished: datetime
     passed: int
     failed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TestRecord:
+    """The tests of one image. `image` is the digest that the engine has of it."""
+
+    # pytest would take the class for tests otherwise.
+    __test__ = False
+
+    image: str
+    passed: tuple[str, ...]
+    failed: tuple[str, ...]
+    # RFC 3339.
+    finished: str
 
 
 def make_scan_predicate(found: Scan, started: datetime, finished: datetime) -> Predicate:
@@ -82,18 +96,17 @@ def read_scan(predicate: Predicate) -> ScanResult:
         raise ValueError("JSON that is no scan of dlc") from None
 
 
-def make_test_predicate(passed: Sequence[str], failed: Sequence[str], finished: datetime, image: str) -> Predicate:
+def make_test_predicate(record: TestRecord) -> Predicate:
     """Return the results of the tests in the form of in-toto's test-result v0.1.
 
-    The form has no time: it is an annotation of the configuration. `image` is the digest that the engine has of what
-    was tested.
+    The form has no time: it is an annotation of the configuration.
     """
-    configuration = {"uri": TESTER, "annotations": {"finishedOn": format_time(finished), "image": image}}
+    configuration = {"uri": TESTER, "annotations": {"finishedOn": record.finished, "image": record.image}}
     return {
-        "result": "FAILED" if failed else "PASSED",
+        "result": "FAILED" if record.failed else "PASSED",
         "configuration": [configuration],
-        "passedTests": list(passed),
-        "failedTests": list(failed),
+        "passedTests": list(record.passed),
+        "failedTests": list(record.failed),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from dlc.core.environment import hide_password
 from dlc.core.errors import RegistryError
 from dlc.core.process import run_program
+from dlc.images.proof import keyless
 from dlc.images.proof.dsse import BUNDLE, sign_statement
 from dlc.images.proof.evidence import read_blob
 from dlc.images.proof.keys import PrivateKey, read_private_key
@@ -58,8 +59,11 @@ class KeyHand:
 
 
 def open_hand(word: str, environment: Mapping[str, str]) -> Hand:
-    """Return what signs by the user's word, a file with a private key. Raises UsageError for another file."""
-    return KeyHand(read_private_key(Path(word), environment))
+    """Return what signs by the user's word: a file with a private key, or `keyless`.
+
+    Raises UsageError for another file, and for `keyless` without an identity.
+    """
+    return keyless.open_hand() if word == keyless.WORD else KeyHand(read_private_key(Path(word), environment))
 
 
 def read_address(root: Path) -> str:

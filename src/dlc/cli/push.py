@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unsupported", action="store_true", help="push images too that get no fixes any more")
     parser.add_argument("--no-scan", action="store_true", help="push without asking what dlc scan would say")
     parser.add_argument(
-        "--sign", metavar="FILE|keyless",
-        help="sign the image and what is known of it by this private key (PEM), or as the identity of a CI job",
+        "--sign", metavar="FILE",
+        help="sign the image and what is known of it by this private key (PEM); keyless: as the identity of a CI job",
     )  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="show what would be pushed, and push nothing")
     add_set(parser)

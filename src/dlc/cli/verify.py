@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from dlc.buildspec.matrix import load_variants
@@ -15,7 +16,7 @@ from dlc.core import environment
 from dlc.core.checkout import Tree, read_workspace
 from dlc.core.errors import ProofError, UsageError
 from dlc.images.proof import policy as policies
-from dlc.images.proof.evidence import read_evidence
+from dlc.images.proof.evidence import list_images, read_evidence
 from dlc.images.proof.judge import Verdict, judge
 from dlc.images.proof.keyless import make_signer
 from dlc.images.proof.keys import read_public_key
@@ -31,7 +32,7 @@ from dlc.plan.plan import plan_variants
 HELP = "check who signed an image in a registry, and what is proven of it"
 EXAMPLE = "dlc verify registry.example:5000/team/pytorch:2.13.0-training-cpu-py311-bookworm --key cosign.pub"
 # A name of the report -> its colour.
-STATES = {"refused": "bad"}
+STATES = {"REFUSED": "bad"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,18 +59,28 @@ def run(args: argparse.Namespace) -> int:
         actions="pull",
     )
     repository = Repository(session, address.path, say_progress)
-    evidence = read_evidence(repository, address.registry, reference)
-    verdict = judge(evidence, signers, policy, lambda origin: compute_key(origin, tree), datetime.now(UTC))
+    rows = []
+    for name in list_images(repository, address.registry, reference):
+        evidence = read_evidence(repository, address.registry, name)
+        rows.append((evidence, judge(evidence, signers, policy, partial(compute_key, tree=tree), datetime.now(UTC))))
     if args.json:
-        print_json(as_dict(evidence, verdict))
-    elif verdict.proven:
-        print_text(as_text(evidence, verdict), STATES)
-    if verdict.refusals:
-        raise ProofError(
-            "\n".join([f"{evidence.reference}: refused", *(f"  {refusal}" for refusal in verdict.refusals)]),
-            "use another image, or change what --policy asks if you know why (docs/proof.md)",
-        )
+        print_json([as_dict(*row) for row in rows])
+    else:
+        print_text("\n".join(as_text(*row) for row in rows), STATES)
+    require_proven(rows)
     return 0
+
+
+def require_proven(rows: Sequence[tuple[Evidence, Verdict]]) -> None:
+    """Raise ProofError with every reason to refuse an image."""
+    lines = []
+    for evidence, verdict in rows:
+        if verdict.refusals:
+            lines += [f"{evidence.reference}: refused", *(f"  {refusal}" for refusal in verdict.refusals)]
+    if lines:
+        raise ProofError(
+            "\n".join(lines), "use another image, or change what --policy asks if you know why (docs/proof.md)"
+        )
 
 
 def find_signers(policy: Policy, file: Path | None, key: Path | None) -> tuple[Signer, ...]:
@@ -105,6 +116,7 @@ def as_dict(evidence: Evidence, verdict: Verdict) -> dict[str, object]:
 
 
 def as_text(evidence: Evidence, verdict: Verdict) -> str:
-    """Return the reference with the digest, then what is proven."""
-    rows: Sequence[tuple[str, str]] = verdict.proven
-    return "\n".join([evidence.reference, *(f"  {name:<12}{text}" for name, text in rows)])
+    """Return the reference with the digest, then what is proven, and what is refused."""
+    lines = [f"  {name:<12}{text}" for name, text in verdict.proven]
+    lines += [f"  {'REFUSED':<12}{refusal.name}" for refusal in verdict.refusals]
+    return "\n".join([evidence.reference, *lines])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from scripted_server import Asked, Reply, serving
+from memory_registry import Memory
+from scripted_server import serving
 
 from dlc.images.push.referrers import SPDX, attach_bill, make_referrer
 from dlc.images.push.registry.http import Session
@@ -16,45 +16,6 @@ from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Reposito
 IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])
 BILL = b'{"spdxVersion":"SPDX-2.3"}'
 OTHER = {"mediaType": KINDS[0], "digest": make_digest(b"signature"), "size": 9, "artifactType": "application/signature"}
-
-
-class Memory:
-    """A registry that keeps what it is sent; with or without the referrers API of OCI 1.1."""
-
-    def __init__(self, *, lists: bool) -> None:
-        self.lists = lists
-        self.blobs: dict[str, bytes] = {}
-        self.manifests: dict[str, tuple[str, bytes]] = {}
-
-    def __call__(self, asked: Asked) -> Reply:
-        parts = urlsplit(asked.path)
-        kind, name = parts.path.removeprefix("/v2/team/toy/").split("/", 1)
-        if kind == "referrers":
-            return self._listed(name) if self.lists else Reply(404)
-        if kind == "blobs":
-            return self._blob(asked, name, parse_qs(parts.query))
-        if asked.method == "PUT":
-            self.manifests[name] = (asked.headers["Content-Type"], asked.body)
-            subject = json.loads(asked.body).get("subject")
-            return Reply(201, {"OCI-Subject": subject["digest"]} if subject and self.lists else {})
-        media, data = self.manifests.get(name, ("", b""))
-        return Reply(200, {"Content-Type": media}, data) if media else Reply(404)
-
-    def _blob(self, asked: Asked, name: str, query: dict[str, list[str]]) -> Reply:
-        if asked.method == "POST":
-            return Reply(202, {"Location": "/v2/team/toy/blobs/uploads/one"})
-        if asked.method == "PUT":
-            self.blobs[query["digest"][0]] = asked.body
-            return Reply(201)
-        return Reply(200, {}, self.blobs[name]) if name in self.blobs else Reply(404)
-
-    def _listed(self, digest: str) -> Reply:
-        known = {name: json.loads(data) for name, (_, data) in self.manifests.items()}
-        found = [
-            {"mediaType": KINDS[0], "digest": name, "size": 1, "artifactType": content["artifactType"]}
-            for name, content in known.items() if content.get("subject", {}).get("digest") == digest
-        ]  # fmt: skip
-        return Reply(200, {"Content-Type": INDEX}, json.dumps({"manifests": found}).encode())
 
 
 def never() -> bytes:

@@ -14,6 +14,25 @@ from dlc.images.proof.simple_signing import SignedPayload, make_signature_tag, r
 from dlc.images.push.referrers import SPDX
 from dlc.images.push.registry.repository import Manifest, Repository, make_digest
 
+# BuildKit keeps its own attestations in an index, beside the images, as if for this platform.
+NO_PLATFORM = "unknown"
+
+
+def list_images(repository: Repository, registry: str, reference: str) -> tuple[str, ...]:
+    """Return what a reference means: itself, or the digests of the images of all platforms in an index.
+
+    Raises RegistryError if the registry has neither.
+    """
+    if repository.manifest(reference) is not None:
+        return (reference,)
+    listed = repository.platforms(reference)
+    found = [str(each["digest"]) for each in listed if (each.get("platform") or {}).get("os") != NO_PLATFORM]
+    if not found:
+        raise RegistryError(
+            f"{registry}/{repository.name}: expected an image {reference}, found none", "check the reference"
+        )
+    return tuple(found)
+
 
 def read_evidence(repository: Repository, registry: str, reference: str) -> Evidence:
     """Read an image, by its tag or its digest, and all that is attached to it.
@@ -23,7 +42,7 @@ def read_evidence(repository: Repository, registry: str, reference: str) -> Evid
     manifest = repository.manifest(reference)
     if manifest is None:
         raise RegistryError(
-            f"{registry}/{repository.name}: expected an image {reference}, found none", "check the reference"
+            f"{registry}/{repository.name}: expected an image {reference}, found none", "push the image again"
         )
     if reference.startswith("sha256:") and manifest.digest != reference:
         raise refuse_content(f"{repository.name}@{reference}", manifest.digest)
@@ -87,13 +106,17 @@ def _read_referrers(repository: Repository, image: Manifest) -> dict[str, tuple[
         kind, digest = str(found.get("artifactType", "")), str(found.get("digest", ""))
         if not (kind.startswith(BUNDLES) or kind == SPDX):
             continue
-        manifest = repository.manifest(digest)
-        if manifest is None:
-            raise RegistryError(
-                f"{repository.name}: expected the manifest {digest}, found none", "push the image again"
-            )
-        if manifest.digest != digest:
-            raise refuse_content(f"{repository.name}@{digest}", manifest.digest)
-        documents = [read_blob(repository, layer["digest"]) for layer in manifest.content["layers"]]
-        (bills if kind == SPDX else bundles).extend(documents)
+        (bills if kind == SPDX else bundles).extend(_read_documents(repository, digest))
     return {"bundles": tuple(bundles), "bills": tuple(bills)}
+
+
+def _read_documents(repository: Repository, digest: str) -> Iterator[bytes]:
+    """Yield the documents of a referrer; nothing can be read in the place of one that is listed and not there."""
+    manifest = repository.manifest(digest)
+    if manifest is None:
+        yield b""
+        return
+    if manifest.digest != digest:
+        raise refuse_content(f"{repository.name}@{digest}", manifest.digest)
+    for layer in manifest.content["layers"]:
+        yield read_blob(repository, layer["digest"])

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from dlc.core.errors import DlcError
-from dlc.core.labels import ID, KEY, REVISION
+from dlc.core.labels import ID, KEY, PLATFORM, REVISION
 from dlc.images.proof.opening import Evidence, Opened, Refusal, Signed, Signer, open_evidence
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin, read_origin
@@ -109,7 +109,7 @@ def _judge_provenance(judgement: _Judgement, evidence: Evidence, build_key: Buil
 
 def _list_faults(origin: Origin, policy: Policy, evidence: Evidence, build_key: BuildKey) -> Iterator[Refusal]:
     """Yield what speaks against a provenance."""
-    own = {ID: origin.id, KEY: origin.key, REVISION: origin.revision}
+    own = {ID: origin.id, KEY: origin.key, PLATFORM: origin.platform, REVISION: origin.revision}
     for label, said in own.items():
         if (found := evidence.labels.get(label, "")) != said:
             yield Refusal(

@@ -44,6 +44,7 @@ class Origin:
     sets: tuple[str, ...]
     id: str
     key: str
+    platform: str
     revision: str
     builder: str
     # Base image of the user's choice -> its digest when it was built from.
@@ -156,6 +157,7 @@ def read_origin(predicate: Predicate) -> Origin:
             sets=tuple(map(str, outer["set"])),
             id=str(inner["id"]),
             key=str(inner["contentKey"]),
+            platform=str(inner["platform"]),
             revision=str(outer["revision"]),
             builder=str(predicate["runDetails"]["builder"]["id"]),
             bases=bases,

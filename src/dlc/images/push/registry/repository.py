@@ -107,6 +107,10 @@ class Repository:
             return listed
         return self._index(self._path("manifests", make_fallback_tag(digest))) or []
 
+    def platforms(self, reference: str) -> list[Mapping[str, Any]]:
+        """Return descriptors of the images of several platforms that a tag or a digest means; none if it means one."""
+        return self._index(self._path("manifests", reference)) or []
+
     def _index(self, path: str) -> list[Mapping[str, Any]] | None:
         """Return the descriptors in an index; None if there is no index."""
         accept = (200, 400, 404, 405)

@@ -13,8 +13,10 @@ from dlc.images.push.registry.repository import INDEX, KINDS
 class Memory:
     """A registry that keeps what it is sent; with or without the referrers API of OCI 1.1."""
 
-    def __init__(self, *, lists: bool) -> None:
+    def __init__(self, *, lists: bool, page: int = 100) -> None:
+        """With `page` descriptors at most in one answer of the referrers API."""
         self.lists = lists
+        self.page = page
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
 
@@ -22,7 +24,7 @@ class Memory:
         parts = urlsplit(asked.path)
         kind, name = parts.path.removeprefix("/v2/team/toy/").split("/", 1)
         if kind == "referrers":
-            return self._listed(name) if self.lists else Reply(404)
+            return self._listed(name, parse_qs(parts.query)) if self.lists else Reply(404)
         if kind == "blobs":
             return self._blob(asked, name, parse_qs(parts.query))
         if asked.method == "PUT":
@@ -40,10 +42,14 @@ class Memory:
             return Reply(201)
         return Reply(200, {}, self.blobs[name]) if name in self.blobs else Reply(404)
 
-    def _listed(self, digest: str) -> Reply:
+    def _listed(self, digest: str, query: dict[str, list[str]]) -> Reply:
         known = {name: json.loads(data) for name, (_, data) in self.manifests.items()}
         found = [
             {"mediaType": KINDS[0], "digest": name, "size": 1, "artifactType": content["artifactType"]}
             for name, content in known.items() if content.get("subject", {}).get("digest") == digest
         ]  # fmt: skip
-        return Reply(200, {"Content-Type": INDEX}, json.dumps({"manifests": found}).encode())
+        start = int(query.get("last", ["0"])[0])
+        end = start + self.page
+        link = {"Link": f'</v2/team/toy/referrers/{digest}?last={end}>; rel="next"'} if end < len(found) else {}
+        body = json.dumps({"manifests": found[start:end]}).encode()
+        return Reply(200, {"Content-Type": INDEX, **link}, body)

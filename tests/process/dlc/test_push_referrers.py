@@ -9,7 +9,7 @@ import pytest
 from memory_registry import Memory
 from scripted_server import serving
 
-from dlc.images.push.referrers import SPDX, attach_bill, make_referrer
+from dlc.images.push.referrers import SPDX, attach_bill, attach_document, make_referrer
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
 
@@ -36,6 +36,13 @@ def test_a_document_is_attached_once_and_found_again(lists: bool) -> None:
     assert memory.blobs[content["layers"][0]["digest"]] == BILL
     assert memory.blobs[content["config"]["digest"]] == b"{}"
     assert (make_fallback_tag(IMAGE.digest) in memory.manifests) is not lists
+
+
+def test_all_pages_of_the_referrers_api_are_read() -> None:
+    with serving(Memory(lists=True, page=2)) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        digests = [attach_document(repository, IMAGE, "application/note", str(n).encode()) for n in range(5)]
+        assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == digests
 
 
 def test_what_others_attached_under_the_tag_stays() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.poly1305 import Poly1305
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -20,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc.core.errors import SpecError, UsageError
+from dlc.images.proof.cosign_keys import make_stream
 from dlc.images.proof.dsse import BUNDLE, IN_TOTO, parse_bundle
 from dlc.images.proof.keys import read_private_key, read_public_key
 from dlc.images.proof.policy import Policy, read_policy
@@ -51,6 +55,43 @@ def test_an_encrypted_key_takes_the_password_of_cosigns_variable(tmp_path: Path)
             read_private_key(path, environment)
 
 
+NACL_KEY = bytes.fromhex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")
+NACL_NONCE = bytes.fromhex("69696ee955b62b73cd62bda875fc73d68219e0036b7a0b37")
+
+
+def test_the_example_of_nacl_gives_its_stream() -> None:
+    """https://cr.yp.to/highspeed/naclcrypto-20090310.pdf, "Testing: the xsalsa20 stream"."""
+    start = "eea6a7251c1e72916d11c2cb214d3c252539121d8e234e652d651fa4c8cff880"
+    assert make_stream(NACL_KEY, NACL_NONCE, 32).hex() == start
+
+
+def write_cosign_key(path: Path, key: ec.EllipticCurvePrivateKey, password: bytes) -> None:
+    """What `cosign generate-key-pair` writes, at a lower cost of scrypt."""
+    der = key.private_bytes(Encoding.DER, PKCS8, NoEncryption())
+    salt, nonce, cost = b"s" * 32, b"n" * 24, {"N": 1024, "r": 8, "p": 1}
+    secret = hashlib.scrypt(password, salt=salt, n=1024, r=8, p=1, dklen=32)
+    stream = make_stream(secret, nonce, 32 + len(der))
+    encrypted = bytes(one ^ other for one, other in zip(der, stream[32:], strict=True))
+    box = Poly1305.generate_tag(stream[:32], encrypted) + encrypted
+    salted, once, boxed = (base64.b64encode(each).decode() for each in (salt, nonce, box))
+    content = {"kdf": {"name": "scrypt", "params": cost, "salt": salted},
+               "cipher": {"name": "nacl/secretbox", "nonce": once}, "ciphertext": boxed}  # fmt: skip
+    text = base64.encodebytes(json.dumps(content).encode()).decode()
+    name = "ENCRYPTED SIGSTORE PRIVATE KEY"
+    path.write_text(f"-----BEGIN {name}-----\n{text}-----END {name}-----\n")
+
+
+def test_a_key_that_cosign_encrypted_signs_too(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    path = tmp_path / "cosign.key"
+    write_cosign_key(path, key, b"secret")
+    found = read_private_key(path, {"COSIGN_PASSWORD": "secret"})
+    assert found.key.private_numbers() == key.private_numbers()
+    for environment in ({}, {"COSIGN_PASSWORD": "wrong"}):
+        with pytest.raises(UsageError, match="COSIGN_PASSWORD is wrong"):
+            read_private_key(path, environment)
+
+
 def write_keys(folder: Path) -> None:
     """Keys that are not for us, one of each kind."""
     other = ec.generate_private_key(ec.SECP384R1())
@@ -59,7 +100,8 @@ def write_keys(folder: Path) -> None:
         (folder / f"{name}.key").write_bytes(key.private_bytes(Encoding.PEM, PKCS8, NoEncryption()))
         public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         (folder / f"{name}.pub").write_bytes(public)
-    (folder / "cosign.key").write_text("-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nabc\n")
+    broken = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nabc\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n"
+    (folder / "cosign.key").write_text(broken)
     (folder / "text.key").write_text("no key")
     (folder / "text.pub").write_text("no key")
 
@@ -69,7 +111,7 @@ def write_keys(folder: Path) -> None:
     [
         ("p384.key", "expected an ECDSA key on the curve P-256, found secp384r1"),
         ("rsa.key", "expected an ECDSA key on the curve P-256, found RSA"),
-        ("cosign.key", "expected a private key in PKCS #8, found one that cosign has encrypted"),
+        ("cosign.key", "expected a private key in PEM"),
         ("text.key", "expected a private key in PEM"),
         ("none.key", "expected a key, found: No such file"),
         ("p384.pub", "expected an ECDSA key on the curve P-256, found secp384r1"),

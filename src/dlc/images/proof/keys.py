@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlc.core.errors import UsageError
+from dlc.images.proof import cosign_keys
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 (the name of a variable)
 MAKE_KEY = "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out cosign.key"
 MAKE_PUBLIC = "openssl pkey -in cosign.key -pubout -out cosign.pub"
-# cosign encrypts its own files by NaCl's secretbox.
-OF_COSIGN = (b"BEGIN ENCRYPTED SIGSTORE PRIVATE KEY", b"BEGIN ENCRYPTED COSIGN PRIVATE KEY")
 
 
 @dataclass(frozen=True)
@@ -78,23 +77,21 @@ class PrivateKey:
 
 
 def read_private_key(path: Path, environment: Mapping[str, str]) -> PrivateKey:
-    """Read the key that signs; the password of an encrypted one is in COSIGN_PASSWORD.
+    """Read the key that signs, in PKCS #8 or as cosign writes it; COSIGN_PASSWORD has its password.
 
     Raises UsageError for every file that is no such key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
 
     data = _read_file(path, MAKE_KEY)
-    if any(sign in data for sign in OF_COSIGN):
-        raise UsageError(
-            f"{path}: expected a private key in PKCS #8, found one that cosign has encrypted in a form of its own",
-            f"{MAKE_KEY}; then `cosign import-key-pair --key cosign.key` makes cosign's form of the same key",
-        )
     password = environment.get(PASSWORD, "").encode() or None
     try:
-        found = load_pem_private_key(data, password)
+        if cosign_keys.BLOCK.search(data):
+            found = load_der_private_key(cosign_keys.decrypt_key(data, password or b""), None)
+        else:
+            found = load_pem_private_key(data, password)
     except TypeError:
         # The password is missing, or the key needs none.
         state = "an encrypted key and no password" if password is None else "a password and a key that needs none"

@@ -41,6 +41,9 @@ class _Judgement:
         self.opened = opened
         self.policy = policy
         self.now = now
+        # Only a provenance says from which sources and by which builder an image is.
+        is_traced = policy.sources != "any" or bool(policy.builders)
+        self.required = {*policy.require, *(("provenance",) if is_traced else ())}
         self.proven: list[tuple[str, str]] = []
         self.refusals: list[Refusal] = []
 
@@ -53,7 +56,7 @@ class _Judgement:
     def find(self, kind: str) -> Sequence[Signed]:
         """Return the statements of a kind; if there are none and the policy wants one, the image is refused."""
         found = self.opened.find(kind)
-        if not found and NAMES[kind] in self.policy.require:
+        if not found and NAMES[kind] in self.required:
             self.refusals.append(self.opened.explain(kind))
         return found
 
@@ -79,9 +82,9 @@ def judge(evidence: Evidence, signers: Sequence[Signer], policy: Policy, build_k
     for kind, name in NAMES.items():
         if kind not in (PROVENANCE, BILL, SCAN, TESTS) and name in policy.require and (found := judgement.find(kind)):
             judgement.prove(name, found[0].signer)
-    if "provenance" in policy.require or policy.sources != "any" or policy.builders:
-        _judge_provenance(judgement, evidence, build_key)
     _judge_age(judgement, evidence)
+    if "provenance" in judgement.required:
+        _judge_provenance(judgement, evidence, build_key)
     if "bill" in policy.require:
         _judge_bill(judgement, evidence)
     if "scan" in policy.require:

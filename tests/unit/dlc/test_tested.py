@@ -46,13 +46,13 @@ def test_a_record_is_found_by_the_digest_of_its_image_only(tmp_path: Path) -> No
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"image": "sha256:1", "passed": 1}', "\x00"])
 def test_a_file_that_is_no_record_is_none(tmp_path: Path, text: str) -> None:
     write_record(tmp_path, make_record(DIGEST, [], [], FINISHED))
-    [path] = (tmp_path / "tests").iterdir()
+    [path] = (tmp_path / "tests").glob("*.json")
     path.write_text(text)
     assert read_record(tmp_path, DIGEST) is None
 
 
 def test_a_record_of_another_image_under_this_name_is_none(tmp_path: Path) -> None:
     write_record(tmp_path, make_record(DIGEST, [], [], FINISHED))
-    [path] = (tmp_path / "tests").iterdir()
+    [path] = (tmp_path / "tests").glob("*.json")
     path.rename(path.with_name(f"{'2' * 64}.json"))
     assert read_record(tmp_path, f"sha256:{'2' * 64}") is None

@@ -58,7 +58,7 @@ class Origin:
     @property
     def is_clean(self) -> bool:
         """Tell whether the commit alone says what was built."""
-        return self.revision == self.commit and self.commit != "unknown"
+        return self.revision == self.commit and self.commit not in ("", "unknown")
 
 
 def find_builder(environment: Mapping[str, str]) -> Builder:
@@ -91,7 +91,7 @@ class Sources:
 
 def make_provenance(labels: Mapping[str, str], sources: Sources, builder: Builder, engine: str) -> Predicate:
     """Return the predicate for an image with these labels. `engine` is the version of the Docker engine."""
-    revision = labels.get(REVISION, "unknown")
+    revision = labels.get(REVISION, "")
     outer = {"image": sources.asked, "set": list(sources.sets), "revision": revision}
     inner = {"id": labels[ID], "contentKey": labels[KEY], "platform": labels.get(PLATFORM, "")}
     return {

@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     argv += [*(str(root / folder) for folder in folders), "-m", "image", *(f"--image={glob}" for glob in args.globs)]
     refs = {variant.ref: variant.id for variant in variants}
     digests = {image.digest: refs[ref] for ref, image in images.find_images(engine, refs).items()}
-    with scratch_folder("dlc-test-") as folder:
-        report = folder / "report.xml"
+    with scratch_folder("dlc-test-") as place:
+        report = place / "report.xml"
         code = stream_program(
             [*argv, f"--junitxml={report}"],
             lambda line: print(line, flush=True),

@@ -92,10 +92,17 @@ def test_what_others_attach_does_not_hide_what_is_right(shop: Shop) -> None:
     attach_document(shop.repository, image, BUNDLE, b"<html>")
     attach_document(shop.repository, image, "application/signature", b"of another tool")
     attach_proof(shop.repository, image, "team", KeyHand(shop.other), {PROVENANCE: {}, TESTS: {}})
-    lost = {"mediaType": KINDS[0], "digest": make_digest(b"lost"), "size": 4, "artifactType": BUNDLE}
-    listed = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*shop.index(image), lost]}
-    shop.repository.put_manifest(make_fallback_tag(image.digest), Manifest(json.dumps(listed).encode(), INDEX))
     assert shop.verify() == 0
+
+
+def test_a_referrer_that_is_listed_and_not_there_does_not_either(shop: Shop) -> None:
+    with serving(Memory(lists=False)) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        image = push_signed(repository, shop.key, SignedImage())
+        lost = {"mediaType": KINDS[0], "digest": make_digest(b"lost"), "size": 4, "artifactType": BUNDLE}
+        listed = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*repository.referrers(image.digest), lost]}
+        repository.put_manifest(make_fallback_tag(image.digest), Manifest(json.dumps(listed).encode(), INDEX))
+        assert cli.run(["verify", f"{server.host}/team/toy:latest", "--key", "cosign.pub"]) == 0
 
 
 def test_signing_twice_by_the_same_key_leaves_one_signature(shop: Shop) -> None:

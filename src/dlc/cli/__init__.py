@@ -45,6 +45,7 @@ VERBS = {
     "sbom": "dlc.cli.sbom",
     "diff": "dlc.cli.diff",
     "push": "dlc.cli.push",
+    "verify": "dlc.cli.verify",
     "docs": "dlc.cli.docs",
     "lint": "dlc.cli.lint",
     "scan": "dlc.cli.scan",

@@ -37,7 +37,7 @@ READING: dict[str, tuple[str, ...] | None] = {
     "engine": ("status",), "ps": (), "clean": ("--jobs",), "advise": ADVISE, "profile": ("rank-0.json",),
     "lint": ("train.py", "--no-torchfix"), "run": ("x:1", "train.py", "--explain"),
     "update": None, "size": None, "sbom": None, "diff": None, "push": None, "scan": None,
-    "verify-reproducible": None, "tune-batch": None,
+    "verify-reproducible": None, "verify": None, "tune-batch": None,
 }  # fmt: skip
 HERE = {verb: words for verb, words in READING.items() if words is not None}
 # Commands that somebody copies, and lines of FILE:LINE:COLUMN that editors read, are not broken.

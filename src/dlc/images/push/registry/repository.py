@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 import urllib.parse
 from collections import Counter
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.http import NO_REGISTRY, Session, TransientError
+from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -29,6 +30,10 @@ OTHER_KINDS = (
 DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 # A registry may ask for so many; more is for the user to decide.
 LONGEST_DELAY_SECONDS = 300.0
+
+# How the referrers API names its next page.
+NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
+MOST_PAGES = 100
 
 T = TypeVar("T")
 
@@ -107,14 +112,29 @@ class Repository:
             return listed
         return self._index(self._path("manifests", make_fallback_tag(digest))) or []
 
+    def platforms(self, reference: str) -> list[Mapping[str, Any]]:
+        """Return descriptors of the images of several platforms that a tag or a digest means; none if it means one."""
+        return self._index(self._path("manifests", reference)) or []
+
     def _index(self, path: str) -> list[Mapping[str, Any]] | None:
-        """Return the descriptors in an index; None if there is no index."""
+        """Return the descriptors in an index, of all its pages; None if there is no index."""
+        found: list[Mapping[str, Any]] = []
+        for _ in range(MOST_PAGES):
+            answer = self._read_page(path)
+            if answer is None:
+                return None
+            listed = answer.json("an index").get("manifests")
+            found += [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+            link = NEXT_PAGE.search(answer.headers.get("Link", ""))
+            if link is None:
+                return found
+            path = link[1]
+        raise RegistryError(f"{self.name}: expected at most {MOST_PAGES} pages of an index, found more", NO_REGISTRY)
+
+    def _read_page(self, path: str) -> Answer | None:
         accept = (200, 400, 404, 405)
         answer = self._retry(lambda: self._session.send("GET", path, headers={"Accept": INDEX}, accept=accept))
-        if answer.status != 200 or answer.headers.get_content_type() != INDEX:
-            return None
-        found = answer.json("an index").get("manifests")
-        return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+        return answer if answer.status == 200 and answer.headers.get_content_type() == INDEX else None
 
     def blob(self, digest: str) -> bytes | None:
         """Return a small blob, such as a configuration, as the registry serves it: not checked against its digest."""

@@ -45,6 +45,8 @@ VERBS = {
     "sbom": "dlc.cli.sbom",
     "diff": "dlc.cli.diff",
     "push": "dlc.cli.push",
+    "promote": "dlc.cli.promote",
+    "prune": "dlc.cli.prune",
     "docs": "dlc.cli.docs",
     "lint": "dlc.cli.lint",
     "scan": "dlc.cli.scan",

@@ -1,0 +1,184 @@
+"""The files of dlc ci: their schemas accept them, and a shell runs the steps of a job, with stand-ins for programs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dlc.core.checkout import find_root
+
+ROOT = find_root(Path(__file__).parent)
+EXAMPLES = ROOT / "examples/ci"
+IMAGE, PARENT = "pytorch-2.9-training-cu128-py311-xla", "pytorch-2.9-training-cu128-py311"
+VALUES = {
+    "BUILDER": "dlc-ci", "CACHE": "registry.example/cache/dlc", "STAGING": "registry.example/staging",
+    "PROD": "prod.example/dlc", "REGISTRY_USER": "ci", "REGISTRY_PASSWORD": "secret", "PROMOTE": "yes",
+    "BASE_REVISION": "0123abc", "CI_COMMIT_BEFORE_SHA": "0123abc", "CODEBUILD_WEBHOOK_PREV_COMMIT": "0123abc",
+    "CODEBUILD_WEBHOOK_TRIGGER": "branch/main", "IMAGE": IMAGE, "PARENTS": PARENT,
+}  # fmt: skip
+# Writes down how it was called. A builder is not there yet; aws prints a password.
+PROGRAM = """#!/bin/sh
+echo "$(basename "$0") $*" >>"$CALLS"
+case "$(basename "$0") $*" in
+    "docker buildx inspect"*) exit 1 ;;
+    "docker login"*) cat >>"$CALLS"; echo >>"$CALLS" ;;
+    aws*) echo secret ;;
+    sudo*) "$@" ;;
+esac
+"""
+# Reads the words as dlc itself does, so that an option that there is not ends the step.
+DLC = """#!{python}
+import os, sys
+from dlc.cli import make_parser
+verb, *words = sys.argv[1:]
+parser, _ = make_parser(verb)
+args = parser.parse_args(words)
+with open(os.environ["CALLS"], "a") as calls:
+    print("dlc", *sys.argv[1:], file=calls)
+if verb == "plan":
+    print(os.environ["CHANGED"], end="\\n" if os.environ["CHANGED"] else "")
+if verb == os.environ.get("FAILS"):
+    sys.exit(32)
+"""
+# jq, as far as the step uses it: this host may have none.
+JQ = """#!{python}
+import json, sys
+print(json.dumps(open(sys.argv[-1]).read().split("\\n")[:-1], separators=(",", ":")))
+"""
+BUILD = (
+    f"dlc build {IMAGE} --builder dlc-ci --push registry.example/staging"
+    f" --cache-from type=registry,ref=registry.example/cache/dlc:{IMAGE}"
+    f" --cache-from type=registry,ref=registry.example/cache/dlc:{PARENT}"
+    f" --cache-to type=registry,ref=registry.example/cache/dlc:{IMAGE},mode=max"
+)
+AFTER = [f"dlc test {IMAGE}", f"dlc scan {IMAGE}", f"dlc push {IMAGE} --to registry.example/staging"]
+PROMOTE = f"dlc promote {IMAGE} --from registry.example/staging --to prod.example/dlc"
+
+
+class Runner:
+    """A folder of sources, and the programs that a CI system's machine has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "sources"
+        self.calls = folder / "calls"
+        self.path = folder / "path"
+        self.output = folder / "output"
+        programs = folder / "bin"
+        for each in (self.folder, programs):
+            each.mkdir()
+        texts = dict.fromkeys(("sudo", "apt-get", "make", "docker", "sysctl", "aws"), PROGRAM)
+        texts |= {"dlc": DLC.format(python=sys.executable), "jq": JQ.format(python=sys.executable)}
+        for name, text in texts.items():
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        self.environment = {**os.environ, **VALUES, "PATH": f"{programs}:{os.environ['PATH']}"}
+        self.environment |= {"CALLS": str(self.calls), "GITHUB_PATH": str(self.path), "GITHUB_OUTPUT": str(self.output)}
+        self.environment["PYTHONPATH"] = str(ROOT / "src")
+
+    def run(self, script: str, changed: str = IMAGE, **more: str) -> int:
+        argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+        environment = {**self.environment, "CHANGED": changed, **more}
+        done = subprocess.run(
+            argv, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert "usage" not in done.stderr, done.stderr
+        return done.returncode
+
+    @property
+    def called(self) -> list[str]:
+        """What was called so far, the installation aside."""
+        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
+        return [line for line in lines if line.split()[0] not in ("sudo", "apt-get", "sysctl", "make")]
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text())
+    return found
+
+
+def scripts(system: str) -> list[str]:
+    """The shell of the image's job: of each step that a shell of its own runs."""
+    if system == "github":
+        job = read("github/images.yml")["jobs"][re.sub("[^a-z0-9]", "_", IMAGE)]
+        assert job["env"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
+        return [step["run"] for step in job["steps"] if "run" in step]
+    if system == "gitlab":
+        found = read("gitlab/.gitlab-ci.yml")
+        assert found[IMAGE]["variables"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
+        return ["\n".join(found[".image"]["script"])]
+    phases = read("codebuild/buildspec.yml")["phases"]
+    return ["\n".join(command for phase in phases.values() for command in phase["commands"])]
+
+
+def prepare(runner: Runner, system: str, changed: str = IMAGE) -> None:
+    """What a job before has left: GitLab's list of images."""
+    if system == "gitlab":
+        (runner.folder / "changed-images.txt").write_text(f"{changed}\n")
+
+
+@pytest.mark.parametrize("system", ["github", "gitlab", "codebuild"])
+def test_the_steps_of_a_job_build_test_scan_push_and_promote(system: str, runner: Runner) -> None:
+    prepare(runner, system)
+    assert [runner.run(script) for script in scripts(system)] == [0] * len(scripts(system))
+    called = runner.called
+    logins = [line for line in called if line.startswith("docker login")]
+    assert [line.split()[-1] for line in logins] == ["registry.example", "registry.example", "prod.example"]
+    assert called.count("secret") == 3
+    assert "docker buildx create --name dlc-ci --driver docker-container" in called
+    assert called[-5:] == [BUILD, *AFTER, PROMOTE]
+    if system == "github":
+        assert runner.path.read_text() == f"{runner.folder}/.venv/bin\n"
+
+
+@pytest.mark.parametrize("system", ["gitlab", "codebuild"])
+def test_the_job_of_an_unchanged_image_does_nothing(system: str, runner: Runner) -> None:
+    prepare(runner, system, changed=f"{IMAGE}-other")
+    assert [runner.run(script, changed="") for script in scripts(system)] == [0]
+    assert [line for line in runner.called if line.startswith(("dlc build", "docker"))] == []
+
+
+@pytest.mark.parametrize("system", ["github", "gitlab", "codebuild"])
+def test_a_step_that_fails_ends_the_job_before_the_push(system: str, runner: Runner) -> None:
+    prepare(runner, system)
+    for script in scripts(system):
+        if code := runner.run(script, FAILS="test"):
+            break
+    assert code == 32
+    assert runner.called[-1] == AFTER[0]
+
+
+@pytest.mark.parametrize("system", ["github", "gitlab"])
+def test_the_first_job_lists_what_changed(system: str, runner: Runner) -> None:
+    if system == "github":
+        steps = read("github/images.yml")["jobs"]["changed"]["steps"]
+        assert [runner.run(step["run"], f"{PARENT}\n{IMAGE}") for step in steps if "run" in step] == [0, 0]
+        assert runner.output.read_text() == f'images=["{PARENT}","{IMAGE}"]\n'
+    else:
+        assert runner.run("\n".join(read("gitlab/.gitlab-ci.yml")["changed"]["script"])) == 0
+        assert (runner.folder / "changed-images.txt").read_text() == f"{IMAGE}\n"
+    assert runner.called[-1] == "dlc plan --changed-since 0123abc --names"
+
+
+@pytest.mark.parametrize(
+    ("schema", "file", "options"),
+    [
+        ("vendor.github-workflows", "github/images.yml", ()),
+        ("vendor.gitlab-ci", "gitlab/.gitlab-ci.yml", ("--data-transform", "gitlab-ci")),
+    ],
+)
+def test_the_schema_of_the_system_accepts_the_file(schema: str, file: str, options: tuple[str, ...]) -> None:
+    argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *options, str(EXAMPLES / file)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

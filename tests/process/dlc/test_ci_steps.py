@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from dlc.core.checkout import find_root
+from harness.ci_machine import (
+    EXAMPLES,
+    IMAGE,
+    PARENT,
+    ROOT,
+    VALUES,
+    list_calls,
+    read_example,
+    read_scripts,
+    write_programs,
+)
 
-ROOT = find_root(Path(__file__).parent)
-EXAMPLES = ROOT / "examples/ci"
-IMAGE, PARENT = "pytorch-2.9-training-cu128-py311-xla", "pytorch-2.9-training-cu128-py311"
-VALUES = {
-    "BUILDER": "dlc-ci", "CACHE": "registry.example/cache/dlc", "STAGING": "registry.example/staging",
-    "PROD": "prod.example/dlc", "REGISTRY_USER": "ci", "REGISTRY_PASSWORD": "secret", "PROMOTE": "yes",
-    "BASE_REVISION": "0123abc", "CI_COMMIT_BEFORE_SHA": "0123abc", "CODEBUILD_WEBHOOK_PREV_COMMIT": "0123abc",
-    "CODEBUILD_WEBHOOK_TRIGGER": "branch/main", "IMAGE": IMAGE, "PARENTS": PARENT,
-}  # fmt: skip
-# Writes down how it was called. A builder is not there yet; aws prints a password.
-PROGRAM = """#!/bin/sh
-echo "$(basename "$0") $*" >>"$CALLS"
-case "$(basename "$0") $*" in
-    "docker buildx inspect"*) exit 1 ;;
-    "docker login"*) cat >>"$CALLS"; echo >>"$CALLS" ;;
-    aws*) echo secret ;;
-    sudo*) "$@" ;;
-esac
-"""
 # Reads the words as dlc itself does, so that an option that there is not ends the step.
 DLC = """#!{python}
 import os, sys
@@ -46,11 +34,6 @@ if verb == "plan":
     print(os.environ["CHANGED"], end="\\n" if os.environ["CHANGED"] else "")
 if verb == os.environ.get("FAILS"):
     sys.exit(32)
-"""
-# jq, as far as the step uses it: this host may have none.
-JQ = """#!{python}
-import json, sys
-print(json.dumps(open(sys.argv[-1]).read().split("\\n")[:-1], separators=(",", ":")))
 """
 BUILD = (
     f"dlc build {IMAGE} --builder dlc-ci --push registry.example/staging"
@@ -70,14 +53,9 @@ class Runner:
         self.calls = folder / "calls"
         self.path = folder / "path"
         self.output = folder / "output"
+        self.folder.mkdir()
         programs = folder / "bin"
-        for each in (self.folder, programs):
-            each.mkdir()
-        texts = dict.fromkeys(("sudo", "apt-get", "make", "docker", "sysctl", "aws"), PROGRAM)
-        texts |= {"dlc": DLC.format(python=sys.executable), "jq": JQ.format(python=sys.executable)}
-        for name, text in texts.items():
-            (programs / name).write_text(text)
-            (programs / name).chmod(0o755)
+        write_programs(programs, DLC.format(python=sys.executable))
         self.environment = {**os.environ, **VALUES, "PATH": f"{programs}:{os.environ['PATH']}"}
         self.environment |= {"CALLS": str(self.calls), "GITHUB_PATH": str(self.path), "GITHUB_OUTPUT": str(self.output)}
         self.environment["PYTHONPATH"] = str(ROOT / "src")
@@ -94,32 +72,12 @@ class Runner:
     @property
     def called(self) -> list[str]:
         """What was called so far, the installation aside."""
-        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
-        return [line for line in lines if line.split()[0] not in ("sudo", "apt-get", "sysctl", "make")]
+        return list_calls(self.calls)
 
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path)
-
-
-def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text())
-    return found
-
-
-def scripts(system: str) -> list[str]:
-    """The shell of the image's job: of each step that a shell of its own runs."""
-    if system == "github":
-        job = read("github/images.yml")["jobs"][re.sub("[^a-z0-9]", "_", IMAGE)]
-        assert job["env"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
-        return [step["run"] for step in job["steps"] if "run" in step]
-    if system == "gitlab":
-        found = read("gitlab/.gitlab-ci.yml")
-        assert found[IMAGE]["variables"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
-        return ["\n".join(found[".image"]["script"])]
-    phases = read("codebuild/buildspec.yml")["phases"]
-    return ["\n".join(command for phase in phases.values() for command in phase["commands"])]
 
 
 def prepare(runner: Runner, system: str, changed: str = IMAGE) -> None:
@@ -131,7 +89,7 @@ def prepare(runner: Runner, system: str, changed: str = IMAGE) -> None:
 @pytest.mark.parametrize("system", ["github", "gitlab", "codebuild"])
 def test_the_steps_of_a_job_build_test_scan_push_and_promote(system: str, runner: Runner) -> None:
     prepare(runner, system)
-    assert [runner.run(script) for script in scripts(system)] == [0] * len(scripts(system))
+    assert [runner.run(script) for script in read_scripts(system)] == [0] * len(read_scripts(system))
     called = runner.called
     logins = [line for line in called if line.startswith("docker login")]
     assert [line.split()[-1] for line in logins] == ["registry.example", "registry.example", "prod.example"]
@@ -145,14 +103,14 @@ def test_the_steps_of_a_job_build_test_scan_push_and_promote(system: str, runner
 @pytest.mark.parametrize("system", ["gitlab", "codebuild"])
 def test_the_job_of_an_unchanged_image_does_nothing(system: str, runner: Runner) -> None:
     prepare(runner, system, changed=f"{IMAGE}-other")
-    assert [runner.run(script, changed="") for script in scripts(system)] == [0]
+    assert [runner.run(script, changed="") for script in read_scripts(system)] == [0]
     assert [line for line in runner.called if line.startswith(("dlc build", "docker"))] == []
 
 
 @pytest.mark.parametrize("system", ["github", "gitlab", "codebuild"])
 def test_a_step_that_fails_ends_the_job_before_the_push(system: str, runner: Runner) -> None:
     prepare(runner, system)
-    for script in scripts(system):
+    for script in read_scripts(system):
         if code := runner.run(script, FAILS="test"):
             break
     assert code == 32
@@ -162,11 +120,11 @@ def test_a_step_that_fails_ends_the_job_before_the_push(system: str, runner: Run
 @pytest.mark.parametrize("system", ["github", "gitlab"])
 def test_the_first_job_lists_what_changed(system: str, runner: Runner) -> None:
     if system == "github":
-        steps = read("github/images.yml")["jobs"]["changed"]["steps"]
+        steps = read_example("github/images.yml")["jobs"]["changed"]["steps"]
         assert [runner.run(step["run"], f"{PARENT}\n{IMAGE}") for step in steps if "run" in step] == [0, 0]
         assert runner.output.read_text() == f'images=["{PARENT}","{IMAGE}"]\n'
     else:
-        assert runner.run("\n".join(read("gitlab/.gitlab-ci.yml")["changed"]["script"])) == 0
+        assert runner.run("\n".join(read_example("gitlab/.gitlab-ci.yml")["changed"]["script"])) == 0
         assert (runner.folder / "changed-images.txt").read_text() == f"{IMAGE}\n"
     assert runner.called[-1] == "dlc plan --changed-since 0123abc --names"
 

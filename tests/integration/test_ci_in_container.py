@@ -24,7 +24,13 @@ def test_the_steps_run_in_a_container(system: str, image: Image, tmp_path: Path)
     write_programs(tmp_path / "bin", DLC)
     (tmp_path / "sources").mkdir()
     (tmp_path / "sources/changed-images.txt").write_text(f"{IMAGE}\n")
-    variables = {**VALUES, "CALLS": "/ci/calls", "GITHUB_PATH": "/ci/path", "GITHUB_OUTPUT": "/ci/output"}
+    variables = {
+        **VALUES,
+        "SIGNING_KEY": "a key",
+        "CALLS": "/ci/calls",
+        "GITHUB_PATH": "/ci/path",
+        "GITHUB_OUTPUT": "/ci/output",
+    }
     words = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
     words += ["--network", "none", "--volume", f"{tmp_path}:/ci", "--workdir", "/ci/sources", "--entrypoint", "bash"]
     for script in read_scripts(system):
@@ -33,4 +39,5 @@ def test_the_steps_run_in_a_container(system: str, image: Image, tmp_path: Path)
         assert done.returncode == 0, done.stdout + done.stderr
     called = list_calls(tmp_path / "calls")
     assert [line.split()[1] for line in called if line.startswith("dlc ") and line.split()[1] != "plan"] == [*STEPS]
+    assert called[-2].startswith(f"dlc push {IMAGE} --to {VALUES['STAGING']} --sign /")
     assert called[-1] == f"dlc promote {IMAGE} --from {VALUES['STAGING']} --to {VALUES['PROD']}"

@@ -19,6 +19,8 @@ images=$(jq --raw-input --slurp --compact-output 'split("\\n")[:-1]' changed-ima
 echo "images=$images" >>"$GITHUB_OUTPUT"
 """
 CHANGED = "changed"
+# Step -> the secrets that it reads, and no other.
+SECRETS = {"log in": ("REGISTRY_USER", "REGISTRY_PASSWORD"), "push": ("SIGNING_KEY",)}
 RUNNER = "${{ vars.RUNNER || 'ubuntu-24.04' }}"
 
 
@@ -66,5 +68,5 @@ def _render_job(job: ImageJob, steps: Sequence[Any]) -> dict[str, Any]:
 
 
 def _render_step(step: Step) -> dict[str, Any]:
-    secrets = {name: f"${{{{ secrets.{name} }}}}" for name in ("REGISTRY_USER", "REGISTRY_PASSWORD")}
-    return {"name": step.name, **({"env": secrets} if step.name == "log in" else {}), "run": step.script}
+    secrets = {name: f"${{{{ secrets.{name} }}}}" for name in SECRETS.get(step.name, ())}
+    return {"name": step.name, **({"env": secrets} if secrets else {}), "run": step.script}

@@ -24,6 +24,7 @@ VARIABLES = {
     "PROD": "where they are promoted to: registry.example/prod",
     "REGISTRY_USER": "who may push to all three; without a user the login of the runner counts",
     "REGISTRY_PASSWORD": "a secret",
+    "SIGNING_KEY": "a secret: the private key (PEM) by which dlc push --sign signs",
     "BASE_REVISION": "the commit before, with which content keys are compared",
     "PROMOTE": "`yes` on the branch whose images go to PROD",
 }
@@ -116,7 +117,7 @@ def list_steps(setup: str) -> tuple[Step, ...]:
         Step("build", BUILD),
         Step("test", 'dlc test "$IMAGE"'),
         Step("scan", 'dlc scan "$IMAGE"'),
-        Step("push", 'dlc push "$IMAGE" --to "$STAGING"'),
+        Step("push", PUSH),
         Step("promote", PROMOTE),
     )
 
@@ -135,6 +136,17 @@ for image in $IMAGE $PARENTS; do
 done
 dlc build "$IMAGE" --builder "$BUILDER" --push "$STAGING" \\
   "${caches[@]}" --cache-to "type=registry,ref=$CACHE:$IMAGE,mode=max"
+"""
+# Signed, the push attaches what the scan and the tests found; without them nothing is promoted.
+PUSH = """\
+if [ -n "${SIGNING_KEY:-}" ]; then
+  key=$(mktemp)
+  printf '%s\\n' "$SIGNING_KEY" >"$key"
+  dlc push "$IMAGE" --to "$STAGING" --sign "$key"
+  rm "$key"
+else
+  dlc push "$IMAGE" --to "$STAGING"
+fi
 """
 PROMOTE = """\
 if [ "$PROMOTE" = yes ]; then

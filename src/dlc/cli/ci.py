@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the file. Images that get no fixes any more have no job, unless they are named."""
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import find_workspace, read_workspace
+    from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
 
     workspace = find_workspace()
     tree = read_workspace(workspace)
@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     fill_globs(args, tree)
     variants = load_variants(tree, args.globs)
     chosen = [variant for variant in variants if named or not variant.header.unsupported]
-    print(write_file(args.system, chosen, tree, named, is_checkout=workspace.project is None), end="")
+    is_checkout = workspace.project is None and workspace.recipes != INSTALLED
+    print(write_file(args.system, chosen, tree, named, is_checkout=is_checkout), end="")
     return 0
 
 

@@ -28,6 +28,7 @@ VERBS = {
     "update": "dlc.cli.update",
     "build": "dlc.cli.build",
     "export": "dlc.cli.export",
+    "ci": "dlc.cli.ci",
     "test": "dlc.cli.test",
     # dlc.cli.run is the function below, so the module has another name.
     "run": "dlc.cli.run_job",
@@ -46,6 +47,8 @@ VERBS = {
     "diff": "dlc.cli.diff",
     "push": "dlc.cli.push",
     "verify": "dlc.cli.verify",
+    "promote": "dlc.cli.promote",
+    "prune": "dlc.cli.prune",
     "docs": "dlc.cli.docs",
     "lint": "dlc.cli.lint",
     "scan": "dlc.cli.scan",

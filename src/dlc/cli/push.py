@@ -21,6 +21,7 @@ from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
+from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts, sbom
 from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     destination = open_destination(args.to, ca, frameworks)
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
+    pull_pushed(engine, plan.refs)
     keys = images.find_keys(engine, plan.refs)
     orders = push.make_orders(plan, {ref: facts.inspect_image(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)

@@ -10,6 +10,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json
 from dlc.core.checkout import read_workspace
 from dlc.engine.connection import connect
+from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import cyclonedx, facts, sbom
 
 HELP = "print the software bill of materials of a built image (SPDX or CycloneDX, JSON)"
@@ -32,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
     ref, _ = selection.find_image(args.image, load_variants(read_workspace()))
-    text = FORMATS[args.format](facts.capture_facts(connect(), ref))
+    engine = connect()
+    pull_pushed(engine, [ref])
+    text = FORMATS[args.format](facts.capture_facts(engine, ref))
     if args.output:
         args.output.write_text(text)
     else:

@@ -15,6 +15,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json, print_text, say_progress
 from dlc.core.checkout import read_workspace
 from dlc.engine.connection import connect
+from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts
 from dlc.images.inspection.advisories import Answer, Finding, Verdict, read_exceptions
 from dlc.images.inspection.scan import Scan, require_clean, scan_image
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
+    pull_pushed(engine, [ref])
     captured = facts.capture_facts(engine, ref)
     found = scan_image(engine, captured, exceptions, os.environ, date.today())
     if args.vex:

@@ -22,6 +22,7 @@ from dlc.core.errors import ImageTestError, PackageIndexError, UsageError
 from dlc.core.process import run_program, stream_program
 from dlc.engine import images
 from dlc.engine.connection import connect
+from dlc.engine.pushed import pull_pushed
 from dlc.images.proof.tested import make_record, read_report, write_record
 
 HELP = "run tests/container on the built images"
@@ -48,18 +49,18 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     fill_globs(args, tree)
     # A selector that matches nothing is an error before anything runs.
-    variants = load_variants(tree, args.globs)
+    refs = {variant.ref: variant.id for variant in load_variants(tree, args.globs)}
     folders = [CONTAINER, JOBS] if args.all else [CONTAINER]
     for folder in folders:
         if not (root / folder).is_dir():
             raise UsageError(f"{root}: expected {folder}, found none", "run dlc test inside a checkout")
     found = _find_pytest(root)
     engine = connect()
+    pull_pushed(engine, refs)
     # More at once than cores: jobs wait for each other more than they compute.
     beside_each_other = ["-n", str(3 * (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *beside_each_other]
     argv += [*(str(root / folder) for folder in folders), "-m", "image", *(f"--image={glob}" for glob in args.globs)]
-    refs = {variant.ref: variant.id for variant in variants}
     digests = {image.digest: refs[ref] for ref, image in images.find_images(engine, refs).items()}
     with scratch_folder("dlc-test-") as place:
         report = place / "report.xml"

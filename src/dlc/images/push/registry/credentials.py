@@ -44,7 +44,7 @@ class Address:
         return f"{scheme}://{HUB_API if self.registry == HUB else self.registry}"
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str, option: str = "--to") -> Address:
     """Parse `REGISTRY/REPO`. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
     registry, _, path = text.partition("/")
     named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
@@ -52,7 +52,7 @@ def parse_address(text: str) -> Address:
         # Without a user and a password.
         public = re.sub(r"^.*@(?!sha256:)", "", text)
         raise UsageError(
-            f"--to {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
+            f"{option} {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
             "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",
         )
     return Address(registry, path)

@@ -46,6 +46,7 @@ VERBS = {
     "diff": "dlc.cli.diff",
     "push": "dlc.cli.push",
     "docs": "dlc.cli.docs",
+    "site": "dlc.cli.site",
     "lint": "dlc.cli.lint",
     "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",

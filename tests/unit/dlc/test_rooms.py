@@ -26,6 +26,7 @@ DLC = {
     "build": ("core", "debian", "engine", "buildspec", "plan"),
     "images.inspection": ("core", "debian", "engine", "buildspec", "plan", "build"),
     "images.push": ("core", "engine", "plan", "images.inspection"),
+    "images.site": ("core", "buildspec", "images.inspection"),
     "jobs.advice": ("core", "buildspec"),
     "jobs.run": ("core", "engine"),
     "jobs.tune": ("core", "engine", "jobs.run"),
@@ -37,7 +38,7 @@ DLC = {
     "submit.sagemaker": ("core", "engine", "buildspec", "jobs.run", "jobs.job_file", "submit.places"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
-        *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places", "submit.records"),
+        *("images.site", "jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places", "submit.records"),
     ),
     "__main__": ("core", "cli"),
 }

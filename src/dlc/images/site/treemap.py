@@ -1,0 +1,130 @@
+"""Treemaps: areas in proportion to bytes, laid out in rows near to squares, drawn as an SVG with its own texts. Pure.
+
+The layout is the squarified one of Bruls, Huizing and van Wijk (2000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.images.site.elements import Html, tag
+
+# Units. A page of 390 pixels shows letters of 13 with 10 pixels.
+WIDTH, HEIGHT, LETTER, LINE = 480, 320, 13, 16
+# The width of a letter, in parts of its height.
+LETTER_SHARE = 0.6
+GAP = 1.0
+# Shares below this part of the whole are drawn as one: nobody could point at them.
+SMALLEST_SHARE = 0.004
+
+
+@dataclass(frozen=True)
+class Area:
+    """Something that takes bytes. `kind` is the class of its colour, `detail` what its tooltip adds."""
+
+    name: str
+    bytes: int
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle, in units."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def render_treemap(areas: Sequence[Area], label: str) -> Html:
+    """Return the drawing. `label` says what it shows, for readers who cannot see it."""
+    shown = merge_small(areas)
+    boxes = lay_out([area.bytes for area in shown], Box(0, 0, WIDTH, HEIGHT))
+    cells = [_draw_cell(area, box) for area, box in zip(shown, boxes, strict=True)]
+    return tag("svg", cells, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label, class_="treemap")
+
+
+def merge_small(areas: Sequence[Area]) -> list[Area]:
+    """Return areas with bytes, the largest first, those too small to be seen as one at the end."""
+    found = sorted((area for area in areas if area.bytes > 0), key=lambda area: (-area.bytes, area.name))
+    least = sum(area.bytes for area in found) * SMALLEST_SHARE
+    small = [area for area in found if area.bytes < least]
+    if len(small) < 2:
+        return found
+    rest = Area(f"{len(small)} others", sum(area.bytes for area in small), "others")
+    kept = [area for area in found if area.bytes >= least]
+    return sorted([*kept, rest], key=lambda area: -area.bytes)
+
+
+def lay_out(sizes: Sequence[int], whole: Box) -> list[Box]:
+    """Return a box for each size, in their order, which is from the largest down; together they fill `whole`."""
+    scale = whole.width * whole.height / (sum(sizes) or 1)
+    left, found = [size * scale for size in sizes], []
+    while left:
+        side = min(whole.width, whole.height)
+        count = _count_row(left, side)
+        row, left = left[:count], left[count:]
+        boxes, whole = _place_row(row, whole)
+        found += boxes
+    return found
+
+
+def _count_row(sizes: Sequence[float], side: float) -> int:
+    """Return how many of the sizes give the row whose worst box is nearest to a square."""
+    count = 1
+    while count < len(sizes) and _worst_ratio(sizes[: count + 1], side) <= _worst_ratio(sizes[:count], side):
+        count += 1
+    return count
+
+
+def _worst_ratio(row: Sequence[float], side: float) -> float:
+    total = sum(row)
+    return max(max(side * side * size / total**2, total**2 / (side * side * size)) for size in row)
+
+
+def _place_row(row: Sequence[float], whole: Box) -> tuple[list[Box], Box]:
+    """Place a row along the shorter side; return its boxes and what is left of the whole."""
+    total, boxes = sum(row), []
+    if whole.width >= whole.height:
+        depth, place = total / whole.height, whole.y
+        for size in row:
+            boxes.append(Box(whole.x, place, depth, size / depth))
+            place += size / depth
+        return boxes, Box(whole.x + depth, whole.y, max(whole.width - depth, 0), whole.height)
+    depth, place = total / whole.width, whole.x
+    for size in row:
+        boxes.append(Box(place, whole.y, size / depth, depth))
+        place += size / depth
+    return boxes, Box(whole.x, whole.y + depth, whole.width, max(whole.height - depth, 0))
+
+
+def _draw_cell(area: Area, box: Box) -> Html:
+    size = format_bytes(area.bytes)
+    tip = tag("title", f"{area.name}: {size}" + (f"\n{area.detail}" if area.detail else ""))
+    width, height = max(box.width - GAP, 0.1), max(box.height - GAP, 0.1)
+    shape = tag("rect", x=f"{box.x:.1f}", y=f"{box.y:.1f}", width=f"{width:.1f}", height=f"{height:.1f}",
+                class_=f"area {area.kind}")  # fmt: skip
+    room = int((box.width - 8) / (LETTER * LETTER_SHARE))
+    lines = [text for text in (_cut(area.name, room), size if len(size) <= room else "") if text]
+    shown = lines if LINE * len(lines) + 4 <= box.height else lines[:1] if box.height >= LINE + 4 else []
+    texts = [tag("text", line, x=f"{box.x + 4:.1f}", y=f"{box.y + LINE * (index + 1):.1f}",
+                 class_="bytes" if index else None) for index, line in enumerate(shown)]  # fmt: skip
+    return tag("g", tip, shape, texts)
+
+
+def _cut(text: str, room: int) -> str:
+    """Return a text that fits, or nothing if less than four letters of it would be left."""
+    if len(text) <= room:
+        return text
+    return f"{text[: room - 1]}\u2026" if room >= 5 else ""
+
+
+def format_bytes(size: int) -> str:
+    """Return bytes in thousands of thousands, or of thousands of these, as `dlc size` shows them."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.2f} {unit}" if unit == "GB" else f"{size / factor:.1f} {unit}"
+    return f"{size} B"

@@ -40,6 +40,10 @@ class Page(HTMLParser):
         if tag == "style" or (tag == "script" and "src" not in given):
             self.inline.append(tag)
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Read `<img />`, which needs no end, as `<img>`."""
+        self.handle_starttag(tag, attrs)
+
     def handle_endtag(self, tag: str) -> None:
         """Note an end without its beginning."""
         if not self.left_open or self.left_open.pop() != tag:

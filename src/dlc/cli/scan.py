@@ -38,9 +38,11 @@ def run(args: argparse.Namespace) -> int:
     ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
-    found = scan_image(engine, facts.capture_facts(engine, ref), exceptions, os.environ, date.today())
+    image, today = facts.capture_facts(engine, ref), date.today()
+    found = scan_image(engine, image, exceptions, os.environ, today)
     if args.json:
-        print_json(as_dict(ref, found.answers, found.verdict))
+        stamps = {"digest": image.digest, "day": today.isoformat()}
+        print_json({**as_dict(ref, found.answers, found.verdict), **stamps})
     else:
         print_text(as_text(ref, found.answers, found.verdict), STATES)
     require_clean(found)

@@ -28,7 +28,7 @@ XLA, PLAIN = Image("pytorch-2.9-cu128-xla", "dlc/pytorch:2.9-xla"), Image("pytor
 
 def test_text_is_escaped_and_html_is_not() -> None:
     assert tag("p", "a < b", Html("<b>c</b>"), None, 3, class_='x"y') == '<p class="x&quot;y">a &lt; b<b>c</b>3</p>'
-    assert join(["<", ["&", Html("&amp;")]], ", ") == "&lt;, &amp;, &amp;"
+    assert join(["<", ["&", Html("&amp;")]], ", ") == "&lt;, &amp;&amp;"
     assert tag("input", autofocus=True, data_x=None, hidden=False) == "<input autofocus>"
 
 

@@ -56,7 +56,7 @@ def show_rebuild(entry: Entry) -> Child:
     if result is None:
         return make_badge("plain", UNKNOWN)
     badge = make_badge("good", "identical") if result.identical else make_badge("bad", "differs")
-    return badge, _on_day(result.day)
+    return badge, _on_day(result.day), _warn_of_other(entry, result.digest)
 
 
 def show_signature(entry: Entry) -> Child:
@@ -64,7 +64,7 @@ def show_signature(entry: Entry) -> Child:
     result = entry.checks.signature
     if result is None:
         return make_badge("plain", UNKNOWN)
-    return make_badge("good", result.signed_by), _on_day(result.day)
+    return make_badge("good", result.signed_by), _on_day(result.day), _warn_of_other(entry, result.digest)
 
 
 def _on_day(day: str) -> Child:
@@ -72,8 +72,11 @@ def _on_day(day: str) -> Child:
 
 
 def _warn_of_other(entry: Entry, digest: str) -> Child:
-    """Return a warning if a record is of another digest than the engine has now."""
-    if not digest or entry.built is None or digest == entry.built.facts.digest:
+    """Return a warning if a record is of another digest than the engine has now, and has pushed or pulled."""
+    built = entry.built
+    if not digest or built is None or digest == built.facts.digest:
+        return None
+    if any(name.endswith(f"@{digest}") for name in built.pushed):
         return None
     return " ", make_badge("note", f"of another digest, {digest.removeprefix('sha256:')[:12]}")
 

@@ -11,7 +11,8 @@ VOID = ("br", "input", "link", "meta", "img", "hr")
 # Addresses that a page may lead to; others, such as javascript:, become no link.
 ADDRESS = re.compile(r"(?!\w+:)\S*|(?:https?://|mailto:)\S+")
 
-NUMBER = re.compile(r"[-+]?[\d.,]+( [kMG]?B)?")
+# A version is no number: sizes and counts stand below each other.
+SIZE = re.compile(r"[-+]?[\d.,]+ [kMG]?B")
 
 
 class Html(str):
@@ -67,7 +68,7 @@ def make_table(heads: Iterable[str], rows: Iterable[Iterable[Child]], **attribut
 
 def _make_cell(name: str, cell: Child) -> Html:
     """Return a cell with the name of its column, which a narrow page shows beside it."""
-    is_number = isinstance(cell, (int, float)) or (isinstance(cell, str) and bool(NUMBER.fullmatch(cell)))
+    is_number = isinstance(cell, (int, float)) or (isinstance(cell, str) and bool(SIZE.fullmatch(cell)))
     return tag("td", cell, data_title=name, class_="number" if is_number else None)
 
 

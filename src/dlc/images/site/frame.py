@@ -12,6 +12,8 @@ MEASUREMENTS = "docs/measurements.html"
 # Nothing comes from elsewhere, and no page runs a script that is not in the folder.
 POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'"
 NAME = "dlc catalogue"
+# As the frameworks write themselves.
+FRAMEWORKS = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 
 
 def render_page(catalogue: Catalogue, path: str, title: str, *body: Child, scripts: tuple[str, ...] = ()) -> str:

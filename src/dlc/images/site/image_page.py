@@ -12,7 +12,7 @@ from dlc.images.inspection.sbom import declared_licences
 from dlc.images.site.changes import News, find_news
 from dlc.images.site.checks import describe_checks, render_vulnerabilities
 from dlc.images.site.elements import Child, Html, make_table, tag
-from dlc.images.site.frame import make_badge, make_section, make_tiles, render_page
+from dlc.images.site.frame import FRAMEWORKS, make_badge, make_section, make_tiles, render_page
 from dlc.images.site.treemap import Area, format_bytes, render_treemap
 from dlc.images.site.values import Catalogue, Entry
 
@@ -27,6 +27,7 @@ LAYERS = (
 )
 # Packages and Debian packages that compile, on the host or when a job runs.
 COMPILERS = {
+    "torch": "TorchInductor, in PyTorch from 2.0 on",
     "triton": "Triton, which TorchInductor compiles for GPUs with",
     "torch-xla": "PyTorch/XLA",
     "g++": "C++, for TorchInductor on the CPU and for packages from source",
@@ -40,13 +41,13 @@ NOT_BUILT = "No engine that was asked has this image, so there is no size, licen
 
 def render_image(entry: Entry, catalogue: Catalogue) -> str:
     """Return the page of an image."""
-    variant = entry.variant
-    built = entry.built
+    variant, built = entry.variant, entry.built
+    framework = FRAMEWORKS.get(variant.header.framework, variant.header.framework)
     body: list[Child] = [
         tag("h1", entry.id),
         tag(
             "p",
-            f"{variant.header.framework} {variant.header.version} for {variant.header.job}. ",
+            f"{framework} {variant.header.version} for {variant.header.job}. ",
             _describe_state(entry),
         ),
         _render_tiles(entry),

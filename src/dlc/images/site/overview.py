@@ -39,8 +39,8 @@ def render_home(catalogue: Catalogue) -> str:
     for framework in dict.fromkeys(entry.variant.header.framework for entry in ordered):
         own = [entry for entry in ordered if entry.variant.header.framework == framework]
         heads = ("image", "framework", "device", "Python", "system", "size", "state", "scan")
-        table = make_table(heads, [_list_cells(entry) for entry in own], class_="cards")
-        sections.append(make_section(framework, table))
+        table = make_table(heads, [_list_cells(entry) for entry in own], class_="cards dense")
+        sections.append(make_section(frame.FRAMEWORKS.get(framework, framework), table))
     body = (
         tag("h1", "Training images"),
         tag("p", "Each image has a page: its digests and size, what is new, its licences, faults and tests."),

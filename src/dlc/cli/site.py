@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     engine = None if args.no_engine else _find_engine()
     entries = list_entries(variants, tree, checks, memory)
     if engine:
-        entries = [_ask_engine(engine, entry, tree, scan=args.scan) for entry in entries]
+        entries = _ask_engine(engine, entries, tree, scan=args.scan)
     documents, files = read_documents(workspace.recipes)
     found = Catalogue(
         tuple(entries), documents, files, date.today().isoformat(), read_revision(workspace.root)[0], dlc.__version__,
@@ -148,13 +148,16 @@ def _find_engine() -> Engine | None:
     return found
 
 
-def _ask_engine(engine: Engine, entry: Entry, tree: Tree, *, scan: bool) -> Entry:
-    """Return the entry with what the engine has of the image; unchanged if it has none."""
+def _ask_engine(engine: Engine, entries: Sequence[Entry], tree: Tree, *, scan: bool) -> list[Entry]:
+    """Return the entries, those of images that the engine has with what it has."""
     from dlc.engine.images import find_keys
 
+    there = find_keys(engine, [entry.variant.ref for entry in entries])
+    return [_look_into(engine, entry, tree, scan=scan) if entry.variant.ref in there else entry for entry in entries]
+
+
+def _look_into(engine: Engine, entry: Entry, tree: Tree, *, scan: bool) -> Entry:
     ref = entry.variant.ref
-    if ref not in find_keys(engine, [ref]):
-        return entry
     say_progress(f"{ref}: packages")
     found = replace(entry, built=capture_built(engine, entry.variant))
     if not scan:

@@ -127,7 +127,7 @@ def run_chromium(program: str, folder: Path) -> Iterator[Browser]:
     ]
     child = subprocess.Popen(
         argv, preexec_fn=place_pipes, pass_fds=(READS, WRITES), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=(folder / "stderr").open("wb"),
+        stderr=subprocess.DEVNULL,
     )  # fmt: skip
     for each in (*given, theirs_in, theirs_out):
         os.close(each)

@@ -101,16 +101,24 @@ def list_entries(
     variants: Sequence[Variant], tree: Tree, checks: Mapping[str, Checks], memory: Mapping[str, Memory]
 ) -> list[Entry]:
     """Return what buildspec, locks, records and earlier catalogues say of each image."""
-    from dlc.buildspec.lockfile import explain_staleness, locked_versions
+    from dlc.buildspec.lockfile import FILES, explain_staleness, locked_versions, parse_versions
+    from dlc.core.checkout import files_below
     from dlc.images.site import values
     from dlc.plan.plan import plan_variants
 
     stale = {variant.id: explain_staleness(tree, variant) for variant in variants}
     plan = plan_variants([variant for variant in variants if not stale[variant.id]], tree)
+    locks = {variant.id: files_below(tree, variant.lock_folder) for variant in variants}
     return [
         values.Entry(
             variant,
             locked_versions(tree, variant),
+            {
+                name: file
+                for file in FILES
+                if file in locks[variant.id]
+                for name in parse_versions(locks[variant.id][file].data.decode(errors="replace"))
+            },
             stale[variant.id],
             plan.target(variant.id).key if not stale[variant.id] else "",
             checks=checks.get(variant.id, values.Checks()),

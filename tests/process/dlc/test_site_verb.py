@@ -76,7 +76,7 @@ def test_what_an_engine_has_is_shown_and_remembered(tmp_path: Path, capsys: pyte
     assert main(["site", str(folder), "pytorch-*-cpu-*"]) == 0
     assert "1 images, 1 of them built" in capsys.readouterr().out
     text = (folder / PAGE).read_text()
-    for word in (DIGEST, "r.example/x:1", "libc6", 'class="treemap"'):
+    for word in (DIGEST, "r.example/x:1", "libc6", 'class="treemap '):
         assert word in text, word
     known = json.loads((folder / SIGN).read_text())["images"][TORCH]
     assert [each["digest"] for each in known["digests"]] == [DIGEST]

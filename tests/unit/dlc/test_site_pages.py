@@ -135,7 +135,7 @@ def test_a_built_image_shows_digest_tags_sizes_licences() -> None:
     text = page(entry(built()))
     for word in ("sha256:" + "1" * 64, "dlc/pytorch:tag", "r.example/x@sha256:1", "libc6", "LGPL-2.1", "1.1 kB"):
         assert word in text, word
-    assert text.count('class="treemap"') == 2
+    assert text.count('class="treemap ') == 2
 
 
 def test_an_image_of_older_recipes_says_so() -> None:

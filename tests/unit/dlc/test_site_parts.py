@@ -17,13 +17,16 @@ from dlc.images.site.charts import Chart, make_chart, render_chart
 from dlc.images.site.checks import summarize_scan
 from dlc.images.site.documents import Document, render_document
 from dlc.images.site.elements import Html, join, link_to, make_table, tag
-from dlc.images.site.image_page import name_layer
+from dlc.images.site.image_page import group_layers, name_layer
 from dlc.images.site.records import Image, read_records
-from dlc.images.site.treemap import HEIGHT, WIDTH, Area, Box, format_bytes, lay_out, merge_small, render_treemap
+from dlc.images.site.treemap import WIDE, Area, Box, Group, format_bytes, lay_out, merge_small, render_treemap
 from dlc.images.site.values import Checks
+from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import read_page
 
 XLA, PLAIN = Image("pytorch-2.9-cu128-xla", "dlc/pytorch:2.9-xla"), Image("pytorch-2.9-cu128", "dlc/pytorch:2.9")
+
+RECTANGLE = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"')
 
 
 def test_text_is_escaped_and_html_is_not() -> None:
@@ -48,12 +51,12 @@ def test_cells_know_their_column_and_rows_of_another_length_are_refused() -> Non
 
 @pytest.mark.parametrize("sizes", [[1], [5, 5], [100, 50, 20, 3, 1], [10**9, *[10**6] * 50], list(range(300, 0, -1))])
 def test_boxes_fill_the_whole_in_proportion_and_do_not_overlap(sizes: list[int]) -> None:
-    boxes = lay_out(sizes, Box(0, 0, WIDTH, HEIGHT))
-    scale = WIDTH * HEIGHT / sum(sizes)
+    boxes = lay_out(sizes, Box(0, 0, *WIDE))
+    scale = WIDE[0] * WIDE[1] / sum(sizes)
     assert [box.width * box.height for box in boxes] == pytest.approx([size * scale for size in sizes])
     for box in boxes:
-        assert -0.01 <= box.x <= box.x + box.width <= WIDTH + 0.01
-        assert -0.01 <= box.y <= box.y + box.height <= HEIGHT + 0.01
+        assert -0.01 <= box.x <= box.x + box.width <= WIDE[0] + 0.01
+        assert -0.01 <= box.y <= box.y + box.height <= WIDE[1] + 0.01
     for index, one in enumerate(boxes):
         for other in boxes[:index]:
             across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
@@ -62,16 +65,41 @@ def test_boxes_fill_the_whole_in_proportion_and_do_not_overlap(sizes: list[int])
 
 
 def test_a_treemap_of_nothing_is_empty_and_small_ones_are_one() -> None:
-    assert "<rect" not in render_treemap([Area("a", 0, "python")], "x")
-    merged = merge_small([Area("large", 10**9, "python"), *(Area(f"p{n}", 10, "debian") for n in range(40))])
+    assert "<rect" not in render_treemap([Group("a", 0)], "x")
+    merged = merge_small([Area("large", 10**9, "python"), *(Area(f"p{n}", 10, "debian") for n in range(40))], 1000)
     assert [(area.name, area.bytes) for area in merged] == [("large", 10**9), ("40 others", 400)]
 
 
-def test_a_treemap_names_what_it_shows() -> None:
-    text = render_treemap([Area("torch<", 3 * 10**9, "python", "2.13"), Area("numpy", 10**9, "python")], "packages")
+def test_a_treemap_names_what_it_shows_within_its_groups() -> None:
+    areas = (Area("torch<", 3 * 10**9, "python", "2.13"), Area("numpy", 10**9, "python"))
+    text = render_treemap([Group("the framework", 4 * 10**9, areas, "RUN"), Group("dlc", 10**9)], "packages")
     assert "<title>torch&lt;: 3.00 GB\n2.13</title>" in text
-    assert 'aria-label="packages"' in text
+    assert text.count('aria-label="packages"') == 2
     assert read_page(text).misplaced == []
+    for drawing in text.split("<svg")[1:]:
+        assert drawing.count("<rect") == 4
+        found = [[float(value) for value in each] for each in RECTANGLE.findall(drawing)]
+        outer = found[0]
+        for inner in found[1:3]:
+            assert outer[0] <= inner[0]
+            assert outer[1] <= inner[1]
+            assert inner[0] + inner[2] <= outer[0] + outer[2]
+            assert inner[1] + inner[3] <= outer[1] + outer[3]
+
+
+def test_packages_are_in_the_layer_that_their_lock_names() -> None:
+    facts = specimen_facts("x", LAUNCHER)
+    steps = tuple(Step(command, 1000) for command in ("/lock/framework.txt", "/lock/training.txt", "COPY / /"))
+    layered = replace(facts, steps=steps)
+    held = {
+        group.name: [area.name for area in group.areas] for group in group_layers(layered, {"six": "framework.txt"})
+    }
+    rest = "files of no package"
+    assert held == {"the framework": ["six", rest], "training packages": [], "the system": ["libc6", "tini", rest]}
+    held = {group.name: [area.name for area in group.areas] for group in group_layers(layered, {"six": "cuda.txt"})}
+    assert held["the framework"] == ["six", rest]
+    held = {group.name: [area.name for area in group.areas] for group in group_layers(layered, {})}
+    assert held["training packages"] == ["six", rest]
 
 
 @pytest.mark.parametrize(

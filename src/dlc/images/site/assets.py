@@ -66,13 +66,13 @@ td code { white-space: normal; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .facts td:first-child { color: var(--faint); width: 190px; }
 .facts td { overflow-wrap: anywhere; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 20px; }
 figure { margin: 0 0 16px; }
 figcaption { margin-bottom: 6px; }
 figcaption > span { margin-right: 14px; display: inline-block; }
 svg { width: 100%; height: auto; display: block; }
 svg text { fill: var(--text); font-size: 13px; font-family: system-ui, "DejaVu Sans", sans-serif; }
 .treemap { border-radius: 6px; }
+.narrow-only { display: none; }
 .treemap .bytes { fill: var(--faint); }
 .area { stroke: none; }
 .area.debian { fill: var(--debian); } .area.python { fill: var(--python); } .area.dlc { fill: var(--dlc); }
@@ -117,6 +117,8 @@ mark { background: var(--note-band); color: inherit; border-radius: 2px; }
   .cards td::before { content: attr(data-title); color: var(--faint); flex: 0 0 104px; }
   .cards td:first-child { font-weight: 600; }
   .cards td:first-child::before { content: none; }
+  .wide-only { display: none; }
+  .narrow-only { display: block; }
   .dense tr { display: grid; grid-template-columns: 1fr 1fr; }
   .dense td:first-child { grid-column: 1 / -1; }
   .cards.dense td::before { flex-basis: 68px; }

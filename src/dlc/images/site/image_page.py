@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from dlc.buildspec.variant import normal_name
 from dlc.core import labels
-from dlc.images.inspection.facts import Facts, Step
+from dlc.images.inspection.facts import Facts, Package, Step
 from dlc.images.inspection.gpu import GPUS, GpuCode
 from dlc.images.inspection.sbom import declared_licences
 from dlc.images.site.changes import News, find_news
 from dlc.images.site.checks import describe_checks, render_vulnerabilities
 from dlc.images.site.elements import Child, Html, make_table, tag
 from dlc.images.site.frame import FRAMEWORKS, make_badge, make_section, make_tiles, render_page
-from dlc.images.site.treemap import Area, format_bytes, render_treemap
+from dlc.images.site.treemap import Area, Group, format_bytes, render_treemap
 from dlc.images.site.values import Catalogue, Entry
 
 KINDS = {"debian": "Debian packages", "python": "Python packages", "dlc": "dlc", "others": "files of no package"}
 # A word of a step's command -> what its layer holds. The first that matches counts.
+CUDA, FRAMEWORK, TRAINING, OWN, SYSTEM = "CUDA's libraries", "the framework", "training packages", "dlc", "the system"
 LAYERS = (
-    (r"/lock/cuda\.txt", "CUDA's libraries"),
-    (r"/lock/framework\.txt", "the framework"),
-    (r"/lock/training\.txt", "training packages"),
-    (r"COPY /image/ /", "dlc"),
-    (r"COPY / /", "the system"),
+    (r"/lock/cuda\.txt", CUDA),
+    (r"/lock/framework\.txt", FRAMEWORK),
+    (r"/lock/training\.txt", TRAINING),
+    (r"COPY /image/ /", OWN),
+    (r"COPY / /", SYSTEM),
 )
+# A file of the lock -> the layer that its packages are in.
+LOCKED_IN = {"cuda.txt": CUDA, "framework.txt": FRAMEWORK}
 # Packages and Debian packages that compile, on the host or when a job runs.
 COMPILERS = {
     "torch": "TorchInductor, in PyTorch from 2.0 on",
@@ -54,7 +58,7 @@ def render_image(entry: Entry, catalogue: Catalogue) -> str:
         tag("pre", tag("code", f"docker run --rm {variant.ref} --explain"), tabindex=0),
         make_section("Checks", make_table(("check", "result"), describe_checks(entry), class_="facts")),
         make_section("Identity", make_table(("what", "value"), _list_identity(entry), class_="facts")),
-        _render_size(built.facts) if built else tag("p", NOT_BUILT, tag("code", f"dlc build {entry.id}"), "."),
+        _render_size(entry, built.facts) if built else tag("p", NOT_BUILT, tag("code", f"dlc build {entry.id}"), "."),
         _render_news(find_news(entry, catalogue.entries)),
         make_section("Compilers", _render_compilers(entry)),
         make_section("GPUs", _render_gpus(entry)),
@@ -122,21 +126,38 @@ def _compare_keys(entry: Entry) -> Child:
     return make_badge("note", f"the recipes give {entry.key[:12]}")
 
 
-def _render_size(facts: Facts) -> Html:
-    rest = max(facts.bytes - sum(package.bytes for package in facts.packages), 0)
-    layers = [Area(name_layer(step), step.bytes, "layer", step.command[:LONGEST_COMMAND]) for step in facts.steps]
-    packages = [Area(p.name, p.bytes, p.kind, f"{p.version}\n{p.files} files") for p in facts.packages]
-    packages.append(Area(KINDS["others"], rest, "others"))
+def _render_size(entry: Entry, facts: Facts) -> Html:
     keys = [tag("span", tag("i", class_=f"key {kind}"), name) for kind, name in KINDS.items()]
-    whole = format_bytes(facts.bytes)
-    figures = (
-        tag("figure", tag("figcaption", f"{len(layers)} layers, {whole}"), render_treemap(layers, "layers by bytes")),
-        tag("figure", tag("figcaption", keys), render_treemap(packages, "packages by bytes")),
-    )
+    whole = tag("p", f"{format_bytes(facts.bytes)} unpacked, in {len(facts.steps)} layers, by the packages in them.")
+    drawing = render_treemap(group_layers(facts, entry.lock_files), "layers and their packages, by bytes")
     rows = [(number, name_layer(step), format_bytes(step.bytes), tag("code", step.command[:LONGEST_COMMAND]))
             for number, step in enumerate(facts.steps, 1)]  # fmt: skip
     table = make_table(("layer", "holds", "size", "made by"), rows, class_="cards")
-    return make_section("Size", tag("div", figures, class_="pair"), tag("details", tag("summary", "Layers"), table))
+    figure = tag("figure", tag("figcaption", keys), drawing)
+    return make_section("Size", whole, figure, tag("details", tag("summary", "Layers"), table))
+
+
+def group_layers(facts: Facts, lock_files: Mapping[str, str]) -> list[Group]:
+    """Return the layers with the packages that are in them, as their lock and their kind say."""
+    steps: dict[str, list[Step]] = {}
+    for step in facts.steps:
+        steps.setdefault(name_layer(step), []).append(step)
+    groups = []
+    for name, own in steps.items():
+        packages = [package for package in facts.packages if _find_layer(package, lock_files, steps) == name]
+        areas = [Area(p.name, p.bytes, p.kind, f"{p.version}, {p.files} files") for p in packages]
+        total = sum(step.bytes for step in own)
+        rest = Area(KINDS["others"], total - sum(area.bytes for area in areas), "others")
+        detail = own[0].command[:LONGEST_COMMAND]
+        groups.append(Group(name, total, (*areas, rest) if areas else (), detail))
+    return groups
+
+
+def _find_layer(package: Package, lock_files: Mapping[str, str], layers: Collection[str]) -> str:
+    if package.kind != "python":
+        return SYSTEM if package.kind == "debian" else OWN
+    found = LOCKED_IN.get(lock_files.get(normal_name(package.name), ""), TRAINING)
+    return found if found in layers else FRAMEWORK
 
 
 def name_layer(step: Step) -> str:

@@ -1,4 +1,4 @@
-"""Treemaps: areas in proportion to bytes, laid out in rows near to squares, drawn as an SVG with its own texts. Pure.
+"""Treemaps: areas in proportion to bytes, in groups, laid out in rows near to squares, drawn as an SVG. Pure.
 
 The layout is the squarified one of Bruls, Huizing and van Wijk (2000).
 """
@@ -10,13 +10,16 @@ from dataclasses import dataclass
 
 from dlc.images.site.elements import Html, tag
 
-# Units. A page of 390 pixels shows letters of 13 with 10 pixels.
-WIDTH, HEIGHT, LETTER, LINE = 480, 320, 13, 16
+# Units: width and height of the drawing for a wide page and for a narrow one, which shows letters of 13 with 10 pixels.
+WIDE, NARROW = (1120, 440), (480, 640)
+LETTER, LINE = 13, 16
 # The width of a letter, in parts of its height.
 LETTER_SHARE = 0.6
-GAP = 1.0
-# Shares below this part of the whole are drawn as one: nobody could point at them.
-SMALLEST_SHARE = 0.004
+GAP, EDGE = 1.0, 3.0
+# Groups smaller than that have no room for a head and areas.
+SMALLEST_GROUP = 48
+# Areas below this part of the whole are drawn as one: nobody could point at them.
+SMALLEST_SHARE = 0.003
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,16 @@ class Area:
 
 
 @dataclass(frozen=True)
+class Group:
+    """A layer: its name, its bytes, what its tooltip adds, and areas in it, which may be none."""
+
+    name: str
+    bytes: int
+    areas: tuple[Area, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class Box:
     """A rectangle, in units."""
 
@@ -39,18 +52,22 @@ class Box:
     height: float
 
 
-def render_treemap(areas: Sequence[Area], label: str) -> Html:
-    """Return the drawing. `label` says what it shows, for readers who cannot see it."""
-    shown = merge_small(areas)
-    boxes = lay_out([area.bytes for area in shown], Box(0, 0, WIDTH, HEIGHT))
-    cells = [_draw_cell(area, box) for area, box in zip(shown, boxes, strict=True)]
-    return tag("svg", cells, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label, class_="treemap")
+def render_treemap(groups: Sequence[Group], label: str) -> Html:
+    """Return two drawings, of which the style shows the one for the page's width. `label` says what they show."""
+    ordered = sorted((group for group in groups if group.bytes > 0), key=lambda group: -group.bytes)
+    drawn = []
+    for kind, (width, height) in (("wide-only", WIDE), ("narrow-only", NARROW)):
+        boxes = lay_out([group.bytes for group in ordered], Box(0, 0, width, height))
+        least = sum(group.bytes for group in ordered) * SMALLEST_SHARE
+        parts = [_draw_group(group, box, least) for group, box in zip(ordered, boxes, strict=True)]
+        drawn.append(tag("svg", parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=label,
+                         class_=f"treemap {kind}"))  # fmt: skip
+    return tag("div", drawn)
 
 
-def merge_small(areas: Sequence[Area]) -> list[Area]:
-    """Return areas with bytes, the largest first, those too small to be seen as one at the end."""
+def merge_small(areas: Sequence[Area], least: float) -> list[Area]:
+    """Return areas with bytes, the largest first, those with less than `least` as one."""
     found = sorted((area for area in areas if area.bytes > 0), key=lambda area: (-area.bytes, area.name))
-    least = sum(area.bytes for area in found) * SMALLEST_SHARE
     small = [area for area in found if area.bytes < least]
     if len(small) < 2:
         return found
@@ -101,16 +118,28 @@ def _place_row(row: Sequence[float], whole: Box) -> tuple[list[Box], Box]:
     return boxes, Box(whole.x, whole.y + depth, whole.width, max(whole.height - depth, 0))
 
 
-def _draw_cell(area: Area, box: Box) -> Html:
+def _draw_group(group: Group, box: Box, least: float) -> Html:
+    """Draw a layer, with its areas if there is room for them."""
+    shell = _draw_cell(Area(group.name, group.bytes, "layer", group.detail), box, in_one_line=True)
+    areas = merge_small(group.areas, least)
+    if not areas or min(box.width, box.height) < SMALLEST_GROUP:
+        return shell
+    inner = Box(box.x + EDGE, box.y + LINE + EDGE, box.width - 2 * EDGE, box.height - LINE - 2 * EDGE)
+    boxes = lay_out([area.bytes for area in areas], inner)
+    return tag("g", shell, [_draw_cell(area, place) for area, place in zip(areas, boxes, strict=True)])
+
+
+def _draw_cell(area: Area, box: Box, *, in_one_line: bool = False) -> Html:
     size = format_bytes(area.bytes)
     tip = tag("title", f"{area.name}: {size}" + (f"\n{area.detail}" if area.detail else ""))
     width, height = max(box.width - GAP, 0.1), max(box.height - GAP, 0.1)
     shape = tag("rect", x=f"{box.x:.1f}", y=f"{box.y:.1f}", width=f"{width:.1f}", height=f"{height:.1f}",
                 class_=f"area {area.kind}")  # fmt: skip
     room = int((box.width - 8) / (LETTER * LETTER_SHARE))
-    lines = [text for text in (_cut(area.name, room), size if len(size) <= room else "") if text]
+    words = [f"{area.name}, {size}"] if in_one_line else [area.name, size if len(size) <= room else ""]
+    lines = [text for text in (_cut(word, room) for word in words) if text]
     shown = lines if LINE * len(lines) + 4 <= box.height else lines[:1] if box.height >= LINE + 4 else []
-    texts = [tag("text", line, x=f"{box.x + 4:.1f}", y=f"{box.y + LINE * (index + 1):.1f}",
+    texts = [tag("text", line, x=f"{box.x + 4:.1f}", y=f"{box.y + LINE * (index + 1) - 2:.1f}",
                  class_="bytes" if index else None) for index, line in enumerate(shown)]  # fmt: skip
     return tag("g", tip, shape, texts)
 

@@ -122,6 +122,8 @@ class Entry:
     variant: Variant
     # Normal name -> locked version; empty without a lock.
     locked: Mapping[str, str]
+    # Normal name -> the file of its lock that has it.
+    lock_files: Mapping[str, str] = field(default_factory=dict)
     # Why its lock may not be used, empty if it may; and the content key that the recipes give it now.
     stale: str = ""
     key: str = ""

@@ -112,16 +112,17 @@ mark { background: var(--note-band); color: inherit; border-radius: 2px; }
   .cards thead { display: none; }
   .cards tr { border-bottom: 1px solid var(--line); padding: 8px 0; }
   .cards tr:last-child { border-bottom: 0; }
-  .cards td, .cards tbody tr:last-child td { border: 0; padding: 2px 12px; text-align: left; white-space: normal;
-    display: flex; gap: 10px; overflow-wrap: anywhere; }
-  .cards td::before { content: attr(data-title); color: var(--faint); flex: 0 0 104px; }
-  .cards td:first-child { font-weight: 600; }
+  .cards td, .cards tbody tr:last-child td { border: 0; padding: 2px 12px 2px 116px; text-align: left;
+    white-space: normal; position: relative; overflow-wrap: anywhere; min-height: 26px; }
+  .cards td::before { content: attr(data-title); color: var(--faint); position: absolute; left: 12px; width: 98px; }
+  .cards td:first-child { font-weight: 600; padding-left: 12px; }
   .cards td:first-child::before { content: none; }
   .wide-only { display: none; }
   .narrow-only { display: block; }
   .dense tr { display: grid; grid-template-columns: 1fr 1fr; }
-  .dense td:first-child { grid-column: 1 / -1; }
-  .cards.dense td::before { flex-basis: 68px; }
+  .dense td:first-child, .dense td:last-child { grid-column: 1 / -1; }
+  .cards.dense td:not(:first-child) { padding-left: 78px; padding-right: 4px; }
+  .cards.dense td::before { width: 64px; }
   .facts, .facts tbody, .facts tr, .facts td { display: block; width: 100%; }
   .facts thead { display: none; }
   .facts td:first-child { width: 100%; border: 0; padding-bottom: 0; }

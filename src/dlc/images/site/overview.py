@@ -38,7 +38,7 @@ def render_home(catalogue: Catalogue) -> str:
     sections = []
     for framework in dict.fromkeys(entry.variant.header.framework for entry in ordered):
         own = [entry for entry in ordered if entry.variant.header.framework == framework]
-        heads = ("image", "framework", "device", "Python", "system", "size", "state", "scan")
+        heads = ("image", "version", "device", "Python", "system", "size", "state", "scan")
         table = make_table(heads, [_list_cells(entry) for entry in own], class_="cards dense")
         sections.append(make_section(frame.FRAMEWORKS.get(framework, framework), table))
     body = (
@@ -63,7 +63,7 @@ def _list_cells(entry: Entry) -> tuple[Child, ...]:
         entry.variant.framework_requirements[0].partition("==")[2] or entry.variant.header.version,
         settings.device.replace("cpu", "CPU"),
         settings.python,
-        settings.base.image or f"debian-{entry.variant.suite}",
+        settings.base.image or entry.variant.suite,
         format_bytes(entry.built.facts.bytes) if entry.built else "\u2013",
         make_state(entry),
         checks.show_scan(entry),

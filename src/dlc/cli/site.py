@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
     from dlc.core.checkout import Tree
     from dlc.engine.connection import Engine
+    from dlc.images.inspection.facts import Facts
     from dlc.images.site.values import Built, Checks, Entry, Memory, ScanResult
 
 HELP = "write a static catalogue: a page for each image, the documents with a search, what was measured"
@@ -37,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--records", metavar="DIR", type=Path, help="a folder of records: tests, scans, rebuilds, signatures"
     )
-    parser.add_argument("--scan", action="store_true", help="scan the built images now, as `dlc scan` does")
-    parser.add_argument("--no-engine", action="store_true", help="ask no engine: pages from buildspec and locks alone")
+    engine = parser.add_mutually_exclusive_group()
+    engine.add_argument("--scan", action="store_true", help="scan the built images now, as `dlc scan` does")
+    engine.add_argument("--no-engine", action="store_true", help="ask no engine: pages from buildspec and locks alone")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,9 +67,11 @@ def run(args: argparse.Namespace) -> int:
     documents, files = read_documents(workspace.recipes)
     found = Catalogue(
         tuple(entries), documents, files, date.today().isoformat(), read_revision(workspace.root)[0], dlc.__version__,
-        engine is not None,
+        engine is not None, memory,
     )  # fmt: skip
     pages = list_pages(found)
+    # Looking into images takes minutes: somebody may have put a file there meanwhile.
+    require_site(target)
     write_site(pages, target)
     built = sum(entry.built is not None for entry in entries)
     print(f"{args.folder / 'index.html'}  {len(pages)} files, {len(entries)} images, {built} of them built")
@@ -167,11 +171,12 @@ def _ask_engine(engine: Engine, entries: Sequence[Entry], tree: Tree, *, scan: b
 def _look_into(engine: Engine, entry: Entry, tree: Tree, *, scan: bool) -> Entry:
     ref = entry.variant.ref
     say_progress(f"{ref}: packages")
-    found = replace(entry, built=capture_built(engine, entry.variant))
+    built = capture_built(engine, entry.variant)
+    found = replace(entry, built=built)
     if not scan:
         return found
     say_progress(f"{ref}: advisories")
-    return replace(found, checks=replace(found.checks, scan=_scan_now(engine, found, tree)))
+    return replace(found, checks=replace(entry.checks, scan=_scan_now(engine, built.facts, tree)))
 
 
 def capture_built(engine: Engine, variant: Variant) -> Built:
@@ -185,18 +190,14 @@ def capture_built(engine: Engine, variant: Variant) -> Built:
     return values.Built(facts.capture_facts(engine, variant.ref), tags, pushed, code)
 
 
-def _scan_now(engine: Engine, entry: Entry, tree: Tree) -> ScanResult:
+def _scan_now(engine: Engine, facts: Facts, tree: Tree) -> ScanResult:
     from dlc.images.inspection.advisories import read_exceptions
     from dlc.images.inspection.scan import scan_image
     from dlc.images.site.checks import summarize_scan
 
-    assert entry.built is not None  # noqa: S101 - the caller has just set it
     today = date.today()
-    return summarize_scan(
-        scan_image(engine, entry.built.facts, read_exceptions(tree), os.environ, today),
-        today.isoformat(),
-        entry.built.facts.digest,
-    )
+    found = scan_image(engine, facts, read_exceptions(tree), os.environ, today)
+    return summarize_scan(found, today.isoformat(), facts.digest)
 
 
 def read_documents(root: Path) -> tuple[dict[str, str], dict[str, bytes]]:
@@ -204,7 +205,7 @@ def read_documents(root: Path) -> tuple[dict[str, str], dict[str, bytes]]:
     paths = {path.relative_to(root).as_posix(): path for pattern in DOCUMENTS for path in root.glob(pattern)}
     others = {path.relative_to(root).as_posix(): path for pattern in LINKED for path in root.glob(pattern)}
     return (
-        {name: path.read_text(encoding="utf-8") for name, path in sorted(paths.items())},
+        {name: path.read_text(encoding="utf-8", errors="replace") for name, path in sorted(paths.items())},
         {name: path.read_bytes() for name, path in others.items() if path.is_file() and name not in paths},
     )
 

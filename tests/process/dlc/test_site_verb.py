@@ -80,7 +80,9 @@ def test_what_an_engine_has_is_shown_and_remembered(tmp_path: Path, capsys: pyte
         assert word in text, word
     known = json.loads((folder / SIGN).read_text())["images"][TORCH]
     assert [each["digest"] for each in known["digests"]] == [DIGEST]
-    # The next catalogue knows of it, without an engine too.
+    # The next catalogues know of it, without an engine too, and if they do not show it.
+    assert main(["site", str(folder), "tensorflow-2.21-*-cpu-*", "--no-engine"]) == 0
+    assert not (folder / PAGE).exists()
     assert main(["site", str(folder), "--no-engine"]) == 0
     assert DIGEST in (folder / PAGE).read_text()
     assert (folder / "images/pytorch-2.15-training-cu132-py313.html").is_file()

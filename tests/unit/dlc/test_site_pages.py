@@ -199,7 +199,7 @@ def test_digests_are_remembered_and_faults_that_are_gone_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"made_by": "another"}', '{"made_by": "dlc site", "images": {"x": 1}}']
+    "text", ["", "[]", "{}", '{"made_by": "another"}', '{"made_by": "dlc site", "not_shown": {}, "images": {"x": 1}}']
 )
 def test_a_file_of_others_is_no_memory(text: str) -> None:
     assert read_memory(text) is None

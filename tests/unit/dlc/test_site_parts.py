@@ -16,7 +16,7 @@ from dlc.images.inspection.scan import Scan
 from dlc.images.site.charts import Chart, make_chart, render_chart
 from dlc.images.site.checks import summarize_scan
 from dlc.images.site.documents import Document, render_document
-from dlc.images.site.elements import Html, join, link_to, make_table, tag
+from dlc.images.site.elements import Html, join, make_table, tag
 from dlc.images.site.image_page import group_layers, name_layer
 from dlc.images.site.records import Image, read_records
 from dlc.images.site.treemap import WIDE, Area, Box, Group, format_bytes, lay_out, merge_small, render_treemap
@@ -37,7 +37,6 @@ def test_text_is_escaped_and_html_is_not() -> None:
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", "vbscript:x", " javascript:x"])
 def test_a_link_to_a_script_is_no_link(address: str) -> None:
-    assert link_to(address, "x<") == "x&lt;"
     with pytest.raises(ValueError, match="expected an address of a page"):
         tag("a", "x", href=address)
 

@@ -70,8 +70,3 @@ def _make_cell(name: str, cell: Child) -> Html:
     """Return a cell with the name of its column, which a narrow page shows beside it."""
     is_number = isinstance(cell, (int, float)) or (isinstance(cell, str) and bool(SIZE.fullmatch(cell)))
     return tag("td", cell, data_title=name, class_="number" if is_number else None)
-
-
-def link_to(address: str, *children: Child, **attributes: Attribute) -> Html:
-    """Return a link; only its text if the address is none that a page may lead to."""
-    return tag("a", *children, href=address, **attributes) if ADDRESS.fullmatch(address) else join(children)

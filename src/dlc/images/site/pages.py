@@ -47,21 +47,26 @@ def _copy_linked(catalogue: Catalogue, documents: list[Document]) -> dict[str, b
 def render_sign(catalogue: Catalogue) -> str:
     """Return the JSON about all images."""
     images = {entry.id: _describe_entry(entry, catalogue.day) for entry in catalogue.entries}
+    others = {identifier: _write_memory(memory) for identifier, memory in catalogue.memory.items()
+              if identifier not in images}  # fmt: skip
     head = {"made_by": MADE_BY, "form": FORM, "day": catalogue.day, "revision": catalogue.revision}
-    return json.dumps({**head, "images": images}, indent=1) + "\n"
+    return json.dumps({**head, "images": images, "not_shown": others}, indent=1) + "\n"
 
 
 def _describe_entry(entry: Entry, day: str) -> dict[str, object]:
-    memory = add_to_memory(entry, day)
     built = entry.built
     return {
         "ref": entry.variant.ref,
         "key": entry.key,
         "digest": built.facts.digest if built else None,
         "bytes": built.facts.bytes if built else None,
-        "digests": [asdict(sighting) for sighting in memory.digests],
-        "findings": dict(sorted(memory.findings.items())),
+        **_write_memory(add_to_memory(entry, day)),
     }
+
+
+def _write_memory(memory: Memory) -> dict[str, object]:
+    digests = [asdict(sighting) for sighting in memory.digests]
+    return {"digests": digests, "findings": dict(sorted(memory.findings.items()))}
 
 
 def add_to_memory(entry: Entry, day: str) -> Memory:
@@ -87,7 +92,7 @@ def read_memory(text: str) -> Mapping[str, Memory] | None:
                 tuple(Sighting(str(each["digest"]), str(each["day"]), int(each["bytes"])) for each in row["digests"]),
                 {str(key): str(first) for key, first in row["findings"].items()},
             )
-            for identifier, row in value["images"].items()
+            for identifier, row in {**value["not_shown"], **value["images"]}.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -156,3 +156,5 @@ class Catalogue:
     version: str
     # Whether an engine was asked.
     engine: bool
+    # What earlier catalogues knew, of images that this one does not show too.
+    memory: Mapping[str, Memory] = field(default_factory=dict)

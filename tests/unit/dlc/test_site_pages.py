@@ -136,6 +136,9 @@ def test_a_built_image_shows_digest_tags_sizes_licences() -> None:
     for word in ("sha256:" + "1" * 64, "dlc/pytorch:tag", "r.example/x@sha256:1", "libc6", "LGPL-2.1", "1.1 kB"):
         assert word in text, word
     assert text.count('class="treemap ') == 2
+    bill = json.loads(page(entry(built()), f"images/{TORCH}.spdx.json"))
+    assert [each["name"] for each in bill["packages"]][1:] == ["libc6", "tini", "six", "dlc-launcher"]
+    assert list(list_lost(list_pages(catalogue([entry(built())])))) == []
 
 
 def test_an_image_of_older_recipes_says_so() -> None:

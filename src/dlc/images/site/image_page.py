@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -235,7 +236,8 @@ def _render_licences(entry: Entry) -> Child:
     rows = [(licence.replace("NOASSERTION", "none named"), len(names), ", ".join(sorted(names)))
             for licence, names in sorted(grouped.items(), key=lambda item: -len(item[1]))]  # fmt: skip
     return (
-        tag("p", "As the image's label says: ", entry.built.facts.labels.get(labels.LICENSES, whole) or "nothing", "."),
+        tag("p", "As the image's label says: ", entry.built.facts.labels.get(labels.LICENSES, whole) or "nothing", ". ",
+            tag("a", "Bill of materials", href=posixpath.basename(entry.bill_path)), " (SPDX 2.3)."),
         tag("details", tag("summary", f"{len(rows)} licences and combinations, by what packages declare"),
             make_table(("licence", "packages", "which"), rows, class_="cards", data_filter="filter licences")),
     )  # fmt: skip

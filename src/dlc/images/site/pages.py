@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from dlc.images.inspection.sbom import render_json
 from dlc.images.site import assets, frame, overview
 from dlc.images.site.checks import finding_key
 from dlc.images.site.documents import Document, render_document
@@ -33,6 +34,7 @@ def list_pages(catalogue: Catalogue) -> dict[str, bytes]:
         SIGN: render_sign(catalogue),
     }
     texts |= {entry.path: render_image(entry, catalogue) for entry in catalogue.entries}
+    texts |= {entry.bill_path: render_json(entry.built.facts) for entry in catalogue.entries if entry.built}
     texts |= {document.path: overview.render_document_page(document, catalogue) for document in documents}
     if documents:
         texts[frame.DOCUMENTS] = overview.render_documents(catalogue, documents)

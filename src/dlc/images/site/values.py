@@ -141,6 +141,11 @@ class Entry:
         """Return the path of its page in the site."""
         return f"images/{self.id}.html"
 
+    @property
+    def bill_path(self) -> str:
+        """Return the path of its bill of materials, which an image has once it is built."""
+        return f"images/{self.id}.spdx.json"
+
 
 @dataclass(frozen=True)
 class Catalogue:

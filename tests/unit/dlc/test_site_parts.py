@@ -67,6 +67,8 @@ def test_a_treemap_of_nothing_is_empty_and_small_ones_are_one() -> None:
     assert "<rect" not in render_treemap([Group("a", 0)], "x")
     merged = merge_small([Area("large", 10**9, "python"), *(Area(f"p{n}", 10, "debian") for n in range(40))], 1000)
     assert [(area.name, area.bytes) for area in merged] == [("large", 10**9), ("40 others", 400)]
+    assert merged[1].kind == "debian"
+    assert merge_small([Area("a", 1, "debian"), Area("b", 1, "python")], 1000)[0].kind == "others"
 
 
 def test_a_treemap_names_what_it_shows_within_its_groups() -> None:

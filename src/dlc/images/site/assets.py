@@ -74,7 +74,7 @@ svg text { fill: var(--text); font-size: 13px; font-family: system-ui, "DejaVu S
 .treemap { border-radius: 6px; }
 .narrow-only { display: none; }
 .treemap .bytes { fill: var(--faint); }
-.area { stroke: none; }
+.area { stroke: var(--edge); stroke-width: 1; }
 .area.debian { fill: var(--debian); } .area.python { fill: var(--python); } .area.dlc { fill: var(--dlc); }
 .area.layer { fill: var(--layer); } .area.others { fill: var(--others); }
 g:hover > .area { filter: brightness(1.12); }
@@ -115,13 +115,14 @@ mark { background: var(--note-band); color: inherit; border-radius: 2px; }
   .cards td, .cards tbody tr:last-child td { border: 0; padding: 2px 12px 2px 116px; text-align: left;
     white-space: normal; position: relative; overflow-wrap: anywhere; min-height: 26px; }
   .cards td::before { content: attr(data-title); color: var(--faint); position: absolute; left: 12px; width: 98px; }
-  .cards td:first-child { font-weight: 600; padding-left: 12px; }
+  .cards tbody tr td:first-child { font-weight: 600; padding-left: 12px; }
   .cards td:first-child::before { content: none; }
+  .document table:has(th:nth-child(4)) { min-width: 640px; }
   .wide-only { display: none; }
   .narrow-only { display: block; }
   .dense tr { display: grid; grid-template-columns: 1fr 1fr; }
   .dense td:first-child, .dense td:last-child { grid-column: 1 / -1; }
-  .cards.dense td:not(:first-child) { padding-left: 78px; padding-right: 4px; }
+  .cards.dense tbody tr td:not(:first-child) { padding-left: 78px; padding-right: 4px; }
   .cards.dense td::before { width: 64px; }
   .facts, .facts tbody, .facts tr, .facts td { display: block; width: 100%; }
   .facts thead { display: none; }

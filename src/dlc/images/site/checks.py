@@ -42,10 +42,11 @@ def show_scan(entry: Entry) -> Child:
     if result is None:
         return make_badge("plain", UNKNOWN)
     tail = (_on_day(result.day), _warn_of_other(entry, result.digest))
+    unanswered = make_badge("note", "not complete") if result.unanswered else None
     if result.against:
-        return make_badge("bad", f"{len(result.against)} open"), tail
-    if result.unanswered:
-        return make_badge("note", "not complete"), tail
+        return make_badge("bad", f"{len(result.against)} open"), " ", unanswered, tail
+    if unanswered:
+        return unanswered, tail
     excepted = len(result.advisories)
     return make_badge("good", "clean"), f", {excepted} excepted" if excepted else None, tail
 
@@ -90,7 +91,8 @@ def render_vulnerabilities(entry: Entry) -> Child:
     head = tag("p", f"Asked on {result.day}:" if result.day else "Asked:"), tag("ul", sources)
     if not result.advisories:
         return head, tag("p", "They know of no fault in a package of this image.")
-    rows = [_list_cells(advisory, entry) for advisory in result.advisories]
+    rows = [_list_cells(advisory, entry.memory.findings.get(finding_key(advisory), result.day))
+            for advisory in result.advisories]  # fmt: skip
     heads = ("package", "version", "advisory", "state", "first seen", "fixed in", "exception")
     return head, make_table(heads, rows, class_="cards")
 
@@ -102,14 +104,14 @@ def _describe_source(result: ScanResult, index: int) -> Child:
     return f"{answer.source}: knows {answer.asked - len(answer.unknown)} of {answer.asked} packages"
 
 
-def _list_cells(advisory: Advisory, entry: Entry) -> tuple[Child, ...]:
+def _list_cells(advisory: Advisory, first: str) -> tuple[Child, ...]:
     until = f"until {advisory.until}, {advisory.exception}" if advisory.exception else "\u2013"
     return (
         advisory.package,
         advisory.version,
         ", ".join(advisory.names),
         make_badge(STATES[advisory.state], advisory.state),
-        entry.memory.findings.get(finding_key(advisory), "\u2013"),
+        first or "\u2013",
         advisory.fix or "nothing yet",
         until,
     )

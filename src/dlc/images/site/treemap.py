@@ -66,12 +66,14 @@ def render_treemap(groups: Sequence[Group], label: str) -> Html:
 
 
 def merge_small(areas: Sequence[Area], least: float) -> list[Area]:
-    """Return areas with bytes, the largest first, those with less than `least` as one."""
+    """Return areas with bytes, the largest first, those with less than `least` as one, of their kind if they have one."""
     found = sorted((area for area in areas if area.bytes > 0), key=lambda area: (-area.bytes, area.name))
     small = [area for area in found if area.bytes < least]
     if len(small) < 2:
         return found
-    rest = Area(f"{len(small)} others", sum(area.bytes for area in small), "others")
+    kinds = {area.kind for area in small}
+    kind = kinds.pop() if len(kinds) == 1 else "others"
+    rest = Area(f"{len(small)} others", sum(area.bytes for area in small), kind)
     kept = [area for area in found if area.bytes >= least]
     return sorted([*kept, rest], key=lambda area: -area.bytes)
 

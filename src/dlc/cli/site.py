@@ -105,31 +105,37 @@ def list_entries(
     variants: Sequence[Variant], tree: Tree, checks: Mapping[str, Checks], memory: Mapping[str, Memory]
 ) -> list[Entry]:
     """Return what buildspec, locks, records and earlier catalogues say of each image."""
-    from dlc.buildspec.lockfile import FILES, explain_staleness, locked_versions, parse_versions
-    from dlc.core.checkout import files_below
+    from dlc.buildspec.lockfile import explain_staleness, locked_versions
+    from dlc.core.labels import LICENSES
     from dlc.images.site import values
     from dlc.plan.plan import plan_variants
 
     stale = {variant.id: explain_staleness(tree, variant) for variant in variants}
     plan = plan_variants([variant for variant in variants if not stale[variant.id]], tree)
-    locks = {variant.id: files_below(tree, variant.lock_folder) for variant in variants}
+    targets = {identifier: plan.target(identifier) for identifier in plan.selected}
     return [
         values.Entry(
             variant,
             locked_versions(tree, variant),
-            {
-                name: file
-                for file in FILES
-                if file in locks[variant.id]
-                for name in parse_versions(locks[variant.id][file].data.decode(errors="replace"))
-            },
+            _map_lock_files(tree, variant),
             stale[variant.id],
-            plan.target(variant.id).key if not stale[variant.id] else "",
+            targets[variant.id].key if variant.id in targets else "",
+            targets[variant.id].labels.get(LICENSES, "") if variant.id in targets else "",
             checks=checks.get(variant.id, values.Checks()),
             memory=memory.get(variant.id, values.Memory()),
         )
         for variant in variants
     ]
+
+
+def _map_lock_files(tree: Tree, variant: Variant) -> dict[str, str]:
+    """Return the file of the lock that each package is in."""
+    from dlc.buildspec.lockfile import FILES, parse_versions
+    from dlc.core.checkout import files_below
+
+    lock = files_below(tree, variant.lock_folder)
+    texts = {file: lock[file].data.decode(errors="replace") for file in FILES if file in lock}
+    return {name: file for file, text in texts.items() for name in parse_versions(text)}
 
 
 def _read_records(folder: Path | None, variants: Sequence[Variant]) -> Mapping[str, Checks]:

@@ -21,7 +21,7 @@ from dlc.images.site.pages import SIGN, list_pages, read_memory
 from dlc.images.site.values import Built, Catalogue, Checks, Entry
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import list_faults, list_lost
-from harness.specimen import specimen
+from harness.specimen import changed, specimen
 
 ROOT = find_root(Path(__file__).parent)
 DAY, EARLIER = "2026-11-28", "2026-11-20"
@@ -129,6 +129,19 @@ def test_an_image_that_is_not_built_has_a_page_that_says_so() -> None:
     assert f"dlc build {TORCH}" in text
     assert "treemap" not in text
     assert "No scan is recorded" in text
+
+
+def test_a_lock_that_may_not_be_used_is_told_and_the_others_have_their_keys() -> None:
+    tree = changed(specimen(), "docker/pytorch/locks/" + TORCH + "/training.txt", "numpy==1\n")
+    found = {each.id: each for each in list_entries(load_variants(tree), tree, {}, {})}
+    assert "training.txt:1: stale" in page(found[TORCH])
+    assert (found[TORCH].key, found[TENSORFLOW].stale) == ("", "")
+    assert found[TENSORFLOW].key in page(found[TENSORFLOW])
+
+
+@pytest.mark.parametrize(("version", "compiles"), [("1.13.1", False), ("2.0.0", True), ("2.13.0+cpu", True)])
+def test_pytorch_compiles_from_2_on(version: str, compiles: bool) -> None:
+    assert ("TorchInductor<" in page(replace(entry(), locked={"torch": version}))) is compiles
 
 
 def test_a_built_image_shows_digest_tags_sizes_licences() -> None:

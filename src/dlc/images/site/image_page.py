@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dlc.buildspec.variant import normal_name
+from dlc.buildspec.versions import parse_number
 from dlc.core import labels
 from dlc.images.inspection.facts import Facts, Package, Step
 from dlc.images.inspection.gpu import GPUS, GpuCode
@@ -32,7 +33,7 @@ LAYERS = (
 LOCKED_IN = {"cuda.txt": CUDA, "framework.txt": FRAMEWORK}
 # Packages and Debian packages that compile, on the host or when a job runs.
 COMPILERS = {
-    "torch": "TorchInductor, in PyTorch from 2.0 on",
+    "torch": "TorchInductor",
     "triton": "Triton, which TorchInductor compiles for GPUs with",
     "torch-xla": "PyTorch/XLA",
     "g++": "C++, for TorchInductor on the CPU and for packages from source",
@@ -40,6 +41,8 @@ COMPILERS = {
     "tensorflow": "XLA of TensorFlow",
     "tensorflow-cpu": "XLA of TensorFlow",
 }
+# Its PyTorch.
+FIRST_INDUCTOR = parse_number("2")
 LONGEST_COMMAND = 160
 NOT_BUILT = "No engine that was asked has this image, so there is no size, licence or digest. It is built by "
 
@@ -194,7 +197,8 @@ def _render_compilers(entry: Entry) -> Child:
     else:
         versions |= dict.fromkeys((*variant.settings.base.os_packages, *variant.settings.os_packages), "from Debian")
     rows = [(name, versions[full], what) for name, what in COMPILERS.items()
-            for full in sorted(versions) if full == name or full.startswith(f"{name}-cu")]  # fmt: skip
+            for full in sorted(versions) if full == name or full.startswith(f"{name}-cu")
+            if name != "torch" or parse_number(versions[full]) >= FIRST_INDUCTOR]  # fmt: skip
     default = variant.settings.env.get("DLC_COMPILER_DEFAULT")
     text = (
         tag("p", "A job that asks for a compiler and names none gets ", tag("code", default), ".") if default else None
@@ -227,7 +231,7 @@ def _list_gpus(code: GpuCode) -> Iterator[tuple[Child, ...]]:
 
 
 def _render_licences(entry: Entry) -> Child:
-    whole = entry.variant.settings.labels.get(labels.LICENSES, "")
+    whole = entry.licences
     if entry.built is None:
         return tag("p", "Of the kinds: ", whole, ".") if whole else None
     grouped: dict[str, list[str]] = {}

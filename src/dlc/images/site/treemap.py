@@ -66,7 +66,7 @@ def render_treemap(groups: Sequence[Group], label: str) -> Html:
 
 
 def merge_small(areas: Sequence[Area], least: float) -> list[Area]:
-    """Return areas with bytes, the largest first, those with less than `least` as one, of their kind if they have one."""
+    """Return areas with bytes, the largest first, those below `least` as one, of their kind if they have one."""
     found = sorted((area for area in areas if area.bytes > 0), key=lambda area: (-area.bytes, area.name))
     small = [area for area in found if area.bytes < least]
     if len(small) < 2:

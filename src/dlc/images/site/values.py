@@ -127,6 +127,8 @@ class Entry:
     # Why its lock may not be used, empty if it may; and the content key that the recipes give it now.
     stale: str = ""
     key: str = ""
+    # The label that the recipes give it.
+    licences: str = ""
     built: Built | None = None
     checks: Checks = Checks()
     memory: Memory = Memory()

@@ -25,6 +25,9 @@ TORCH, CUDA = "images/pytorch-2.13-training-cpu-py311.html", "images/pytorch-2.1
 PAGES = ("index.html", TORCH, CUDA, "verified.html", "docs/index.html", "docs/build.html", "docs/measurements.html",
          "docs/decisions/README.html", "README.html", "search.html?q=launcher+sigterm")  # fmt: skip
 PHONE, DESKTOP = 390, 1280
+PROGRAM = find_chromium() or ""
+if not PROGRAM:
+    pytest.skip("no Chromium on this host: apt-get install chromium", allow_module_level=True)
 
 
 def built_entry(entry: values.Entry) -> values.Entry:
@@ -52,10 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = find_chromium()
-    if program is None:
-        pytest.skip("no Chromium on this host: apt-get install chromium")
-    with run_chromium(program, tmp_path_factory.mktemp("chromium")) as found:
+    with run_chromium(PROGRAM, tmp_path_factory.mktemp("chromium")) as found:
         yield found
 
 

@@ -78,7 +78,7 @@ svg text { fill: var(--text); font-size: 13px; font-family: system-ui, "DejaVu S
 .area.debian { fill: var(--debian); } .area.python { fill: var(--python); } .area.dlc { fill: var(--dlc); }
 .area.layer { fill: var(--layer); } .area.others { fill: var(--others); }
 g:hover > .area { filter: brightness(1.12); }
-.chart { max-width: 760px; }
+.chart { max-width: 560px; }
 .chart text { font-size: 12px; }
 .figure { fill: var(--faint) !important; font-size: 11px !important; }
 .bar-0 { fill: var(--bar-0); background: var(--bar-0); } .bar-1 { fill: var(--bar-1); background: var(--bar-1); }

@@ -25,6 +25,7 @@ from harness.specimen import changed, specimen
 
 ROOT = find_root(Path(__file__).parent)
 DAY, EARLIER = "2026-11-28", "2026-11-20"
+ONES = "sha256:" + "1" * 64
 HOSTILE = "<script>alert('1')</script>\"&"
 TORCH, TENSORFLOW = "pytorch-2.13-training-cpu-py311", "tensorflow-2.21-training-cpu-py311"
 ADVISORY = values.Advisory("open", "six", "1.17.0", ("CVE-2026-1", "PYSEC-1"), "1.18.0")
@@ -190,6 +191,19 @@ def test_a_scan_is_clean_only_if_all_answered_and_nothing_is_open(scan: values.S
     for path in (one.path, "verified.html", "index.html"):
         assert word in page(one, path), path
     assert (">clean<" in page(one)) is (not scan.against and not scan.unanswered)
+
+
+@pytest.mark.parametrize(
+    ("digest", "kind"), [(ONES, "good"), ("sha256:2", "plain"), ("sha256:1", "good"), ("", "good")]
+)
+def test_a_result_of_another_digest_is_not_green(digest: str, kind: str) -> None:
+    """The engine has the digest of ones, and knows the image as sha256:1 in a registry."""
+    scan = values.ScanResult(DAY, digest, ANSWERS, ())
+    own = Checks(None, scan, values.RebuildResult(DAY, digest, True), values.SignatureResult(DAY, digest, "our key"))
+    text = page(entry(built(), own), "verified.html")
+    for word in ("clean", "identical", "our key"):
+        assert f'class="badge {kind}">{word}<' in text
+    assert ("of another digest" in text) is (kind == "plain")
 
 
 def test_an_advisory_has_the_day_of_its_first_scan() -> None:

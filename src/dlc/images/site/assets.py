@@ -56,6 +56,7 @@ pre code { background: none; padding: 0; overflow-wrap: normal; }
 .badge.good { background: var(--good-band); color: var(--good); border-color: transparent; }
 .badge.bad { background: var(--bad-band); color: var(--bad); border-color: transparent; }
 .badge.note { background: var(--note-band); color: var(--note); border-color: transparent; }
+.day { white-space: nowrap; }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; margin: 0 0 16px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--line);
@@ -99,6 +100,9 @@ summary { cursor: pointer; color: var(--link); }
 .found p { margin: 2px 0 0; color: var(--faint); font-size: 14px; }
 mark { background: var(--note-band); color: inherit; border-radius: 2px; }
 .search-page { width: 100%; max-width: 560px; font-size: 17px; }
+@media (min-width: 721px) {
+  .cards td:first-child a { white-space: nowrap; }
+}
 @media (max-width: 720px) {
   body { padding: 0 14px 20px; }
   header { gap: 6px 14px; margin-bottom: 16px; }

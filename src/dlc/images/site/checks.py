@@ -18,20 +18,20 @@ UNKNOWN = "no record"
 
 def describe_checks(entry: Entry) -> Iterator[tuple[Child, Child]]:
     """Yield each check with its result."""
-    yield "tests", show_tests(entry)
+    failed = entry.checks.tests.failed if entry.checks.tests else ()
+    yield "tests", (show_tests(entry), [tag("div", tag("code", name)) for name in failed])
     yield "scan", show_scan(entry)
     yield "reproducible", show_rebuild(entry)
     yield "signed by", show_signature(entry)
 
 
 def show_tests(entry: Entry) -> Child:
-    """Return how many tests passed, and which did not."""
+    """Return how many tests passed, or did not."""
     result = entry.checks.tests
     if result is None:
         return make_badge("plain", UNKNOWN)
     if result.failed:
-        names = tag("div", [tag("div", tag("code", name)) for name in result.failed])
-        return make_badge("bad", f"{len(result.failed)} failed"), _on_day(result.day), names
+        return make_badge("bad", f"{len(result.failed)} failed"), _on_day(result.day)
     skipped = f", {result.skipped} skipped" if result.skipped else ""
     return make_badge("good", f"{result.passed} passed"), skipped, _on_day(result.day)
 
@@ -48,7 +48,8 @@ def show_scan(entry: Entry) -> Child:
     if unanswered:
         return unanswered, tail
     excepted = len(result.advisories)
-    return make_badge("good", "clean"), f", {excepted} excepted" if excepted else None, tail
+    badge = make_badge(_judge(entry, result.digest), "clean")
+    return badge, f", {excepted} excepted" if excepted else None, tail
 
 
 def show_rebuild(entry: Entry) -> Child:
@@ -56,8 +57,8 @@ def show_rebuild(entry: Entry) -> Child:
     result = entry.checks.rebuild
     if result is None:
         return make_badge("plain", UNKNOWN)
-    badge = make_badge("good", "identical") if result.identical else make_badge("bad", "differs")
-    return badge, _on_day(result.day), _warn_of_other(entry, result.digest)
+    kind, word = (_judge(entry, result.digest), "identical") if result.identical else ("bad", "differs")
+    return make_badge(kind, word), _on_day(result.day), _warn_of_other(entry, result.digest)
 
 
 def show_signature(entry: Entry) -> Child:
@@ -65,19 +66,29 @@ def show_signature(entry: Entry) -> Child:
     result = entry.checks.signature
     if result is None:
         return make_badge("plain", UNKNOWN)
-    return make_badge("good", result.signed_by), _on_day(result.day), _warn_of_other(entry, result.digest)
+    badge = make_badge(_judge(entry, result.digest), result.signed_by)
+    return badge, _on_day(result.day), _warn_of_other(entry, result.digest)
 
 
 def _on_day(day: str) -> Child:
-    return f" {day}" if day else None
+    return (" ", tag("span", day, class_="day")) if day else None
+
+
+def _judge(entry: Entry, digest: str) -> str:
+    """Return the colour of a good result: what was found of another digest proves nothing of this one."""
+    return "good" if _is_of_this(entry, digest) else "plain"
+
+
+def _is_of_this(entry: Entry, digest: str) -> bool:
+    """Tell whether a record is of the digest that the engine has, or has pushed or pulled, or names none."""
+    built = entry.built
+    if not digest or built is None or digest == built.facts.digest:
+        return True
+    return any(name.endswith(f"@{digest}") for name in built.pushed)
 
 
 def _warn_of_other(entry: Entry, digest: str) -> Child:
-    """Return a warning if a record is of another digest than the engine has now, and has pushed or pulled."""
-    built = entry.built
-    if not digest or built is None or digest == built.facts.digest:
-        return None
-    if any(name.endswith(f"@{digest}") for name in built.pushed):
+    if _is_of_this(entry, digest):
         return None
     return " ", make_badge("note", f"of another digest, {digest.removeprefix('sha256:')[:12]}")
 

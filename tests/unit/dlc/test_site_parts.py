@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dlc.buildspec.models import ScanException
+from dlc.cli.scan import as_dict
 from dlc.core.errors import SpecError, UsageError
 from dlc.images.inspection.advisories import Answer, Finding, Verdict
 from dlc.images.inspection.facts import Step
@@ -291,3 +292,7 @@ def test_a_scan_of_now_is_as_its_record() -> None:
     verdict = Verdict((finding,), ((excepted, exception),), (), ())
     now = summarize_scan(Scan("x", (Answer("index", (finding,), 2, ()),), verdict), "2026-11-26", "sha256:1")
     assert now == read(a_json=json.dumps(SCAN))[PLAIN.id].scan
+    printed = json.loads(json.dumps(as_dict(PLAIN.ref, [Answer("index", (), 2, ())], verdict)))
+    exception_row = {"advisory": "CVE-2", "package": "", **SCAN["excepted"][0]["exception"]}
+    excepted_row = {**SCAN["excepted"][0], "exception": exception_row}
+    assert {**printed, "digest": "sha256:1", "day": "2026-11-26"} == {**SCAN, "excepted": [excepted_row]}

@@ -94,7 +94,7 @@ summary { cursor: pointer; color: var(--link); }
   margin: 0 0 20px; }
 .contents ul { margin: 6px 0 2px; padding-left: 20px; columns: 260px; }
 .document img { max-width: 100%; height: auto; }
-.path { color: var(--faint); font-size: 13px; margin-bottom: 16px; }
+.columns { columns: 340px; }
 .found { list-style: none; padding: 0; }
 .found li { margin: 0 0 18px; }
 .found p { margin: 2px 0 0; color: var(--faint); font-size: 14px; }

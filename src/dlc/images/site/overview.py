@@ -107,7 +107,9 @@ def render_documents(catalogue: Catalogue, documents: Sequence[Document]) -> str
     for document in documents:
         grouped.setdefault(document.path.rpartition("/")[0], []).append(document)
     sections = [
-        make_section(FOLDERS.get(folder, folder), tag("ul", [_make_line(document) for document in found]))
+        make_section(
+            FOLDERS.get(folder, folder), tag("ul", [_make_line(document) for document in found], class_="columns")
+        )
         for folder, found in grouped.items()
         if found
     ]

@@ -50,6 +50,7 @@ VERBS = {
     "promote": "dlc.cli.promote",
     "prune": "dlc.cli.prune",
     "docs": "dlc.cli.docs",
+    "site": "dlc.cli.site",
     "lint": "dlc.cli.lint",
     "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",

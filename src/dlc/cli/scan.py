@@ -44,12 +44,13 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     engine = connect()
     pull_pushed(engine, [ref])
-    captured = facts.capture_facts(engine, ref)
-    found = scan_image(engine, captured, exceptions, os.environ, date.today())
+    captured, today = facts.capture_facts(engine, ref), date.today()
+    found = scan_image(engine, captured, exceptions, os.environ, today)
     if args.vex:
         _write_vex(args.vex, captured, found)
     if args.json:
-        print_json(as_dict(ref, found.answers, found.verdict))
+        stamps = {"digest": captured.digest, "day": today.isoformat()}
+        print_json({**as_dict(ref, found.answers, found.verdict), **stamps})
     else:
         print_text(as_text(ref, found.answers, found.verdict), STATES)
     require_clean(found)

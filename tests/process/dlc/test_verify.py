@@ -16,11 +16,11 @@ from dlc import cli
 from dlc.core.errors import DlcError, ProofError, RegistryError, UsageError
 from dlc.images.proof.dsse import BUNDLE
 from dlc.images.proof.signing import KeyHand, attach_proof
-from dlc.images.proof.simple_signing import make_signature_tag
 from dlc.images.proof.statement import PROVENANCE, TESTS
 from dlc.images.push.referrers import attach_document
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
 from harness.signed_image import SignedImage, push_plain, push_signed
 

@@ -19,10 +19,10 @@ from dlc.core.errors import ProofError
 from dlc.images.inspection.advisories import Verdict
 from dlc.images.proof.dsse import BUNDLE
 from dlc.images.proof.signing import KeyHand, attach_proof
-from dlc.images.proof.simple_signing import make_signature_tag
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN
 from dlc.images.push.referrers import SPDX, attach_document
 from dlc.images.push.registry.repository import KINDS, Manifest, make_digest
+from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
 from harness.signed_image import CLEAN, DOCUMENT, FOUND, NOW, SignedImage, push_plain, push_signed
 from harness.specimen import PYTORCH_PATH, changed, specimen

@@ -22,8 +22,8 @@ from sigstore_models.bundle.v1 import Bundle as JudgedBundle
 
 from dlc.images.proof.dsse import encode_signed, parse_bundle, sign_statement
 from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.simple_signing import SignedPayload, describe_signed, make_payload, parse_payload, read_signature
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, make_statement, parse_statement
+from dlc.images.push.simple_signing import SignedPayload, describe_signed, make_payload, parse_payload, read_signature
 from harness.signed_image import COMMIT, SignedImage, make_key
 
 DIGEST = f"sha256:{'5' * 64}"

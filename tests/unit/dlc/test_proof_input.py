@@ -29,9 +29,9 @@ from dlc.images.proof.keys import read_private_key, read_public_key
 from dlc.images.proof.policy import Policy, read_policy
 from dlc.images.proof.provenance import find_builder, read_origin
 from dlc.images.proof.results import parse_time, read_scan, read_tests
-from dlc.images.proof.simple_signing import parse_payload
 from dlc.images.proof.statement import TYPE, parse_statement
 from dlc.images.push.registry.credentials import parse_reference
+from dlc.images.push.simple_signing import parse_payload
 from harness.signed_image import make_key
 
 PKCS8 = PrivateFormat.PKCS8

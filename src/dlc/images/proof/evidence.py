@@ -10,9 +10,9 @@ from dlc.core.errors import ProofError, RegistryError
 from dlc.core.labels import CREATED
 from dlc.images.proof.dsse import BUNDLES
 from dlc.images.proof.opening import Evidence, Refusal
-from dlc.images.proof.simple_signing import SignedPayload, make_signature_tag, read_signature
 from dlc.images.push.referrers import SPDX
 from dlc.images.push.registry.repository import Manifest, Repository, make_digest
+from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, read_signature
 
 # BuildKit keeps its own attestations in an index, beside the images, as if for this platform.
 NO_PLATFORM = "unknown"

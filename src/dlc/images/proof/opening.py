@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from dlc.images.proof.dsse import Bundle, parse_bundle
 from dlc.images.proof.keys import PublicKey
-from dlc.images.proof.simple_signing import SignedPayload, parse_payload
 from dlc.images.proof.statement import NAMES, SIGNATURE, Statement, parse_statement
+from dlc.images.push.simple_signing import SignedPayload, parse_payload
 
 # The first of these that holds for something is told.
 REASONS = ("of-another-image", "of-another-key", "invalid", "unreadable")

@@ -16,7 +16,10 @@ from dlc.images.proof import keyless
 from dlc.images.proof.dsse import BUNDLE, sign_statement
 from dlc.images.proof.evidence import read_blob
 from dlc.images.proof.keys import PrivateKey, read_private_key
-from dlc.images.proof.simple_signing import (
+from dlc.images.proof.statement import SIGNATURE, Predicate, make_statement
+from dlc.images.push.referrers import SPDX, attach_document, put_blob
+from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.simple_signing import (
     SignedPayload,
     describe_signed,
     make_payload,
@@ -24,9 +27,6 @@ from dlc.images.proof.simple_signing import (
     make_signature_tag,
     read_signature,
 )
-from dlc.images.proof.statement import SIGNATURE, Predicate, make_statement
-from dlc.images.push.referrers import SPDX, attach_document, put_blob
-from dlc.images.push.registry.repository import Manifest, Repository
 
 # https://github.com/sigstore/cosign/blob/main/specs/BUNDLE_SPEC.md
 CONTENT, PREDICATE_TYPE = "dev.sigstore.bundle.content", "dev.sigstore.bundle.predicateType"

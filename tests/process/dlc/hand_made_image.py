@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import io
@@ -10,24 +9,30 @@ import json
 import random
 import tarfile
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from dlc.core import labels
-from dlc.images.push.attached_results import SCAN, TESTS
+from dlc.images.proof.dsse import BUNDLE, sign_statement
+from dlc.images.proof.keys import PrivateKey
+from dlc.images.proof.results import SCANNER, format_time, make_test_predicate
+from dlc.images.proof.statement import SCAN, TESTS, make_statement
+from dlc.images.proof.tested import make_record
 from dlc.images.push.layers import CONFIG, LAYER, make_manifest
-from dlc.images.push.promote import list_document
 from dlc.images.push.push import make_tags
+from dlc.images.push.referrers import attach_document
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
+from dlc.images.push.registry.repository import Manifest, Repository, make_digest
 from harness.registry import PASSWORD, USER, Registry
 
 ID = "pytorch-2.13-training-cpu-py311"
 STEM = "2.13.0-training-cpu-py311-bookworm"
-BUNDLE, IN_TOTO = "application/vnd.dev.sigstore.bundle.v0.3+json", "application/vnd.in-toto+json"
-NOON = "2026-11-28T12:00:00Z"
+# Of somebody whom no test names.
+KEY = PrivateKey("some.key", ec.generate_private_key(ec.SECP256R1()))
 
 
 def client(registry: Registry, name: str) -> Repository:
@@ -77,43 +82,31 @@ def put_labelled(
     return manifest
 
 
-def scan(*open_findings: str, state: str = "open", finished: str = NOON) -> dict[str, Any]:
+def scan(*open_findings: str, state: str = "open", hours_ago: float = 1) -> dict[str, Any]:
     """The predicate of a scan."""
-    rows = [{"id": name, "severity": [], "annotations": [{"package": "pip", "state": state}]} for name in open_findings]
-    return {"scanner": {"uri": "urn:dlc:scan", "result": rows}, "metadata": {"scanFinishedOn": finished}}
+    finished = format_time(datetime.now(UTC) - timedelta(hours=hours_ago))
+    excuse = [{"exception": {"expires": str(date.today() + timedelta(days=9))}}] if state == "excepted" else []
+    rows = [
+        {"id": name, "severity": [], "annotations": [{"package": "pip", "state": state}, *excuse]}
+        for name in open_findings
+    ]
+    return {"scanner": {"uri": SCANNER, "result": rows}, "metadata": {"scanFinishedOn": finished}}
 
 
 def outcome(*failed: str) -> dict[str, Any]:
     """The predicate of tests."""
-    configuration = [{"uri": "urn:dlc:test", "annotations": {"finishedOn": NOON}}]
-    result = "FAILED" if failed else "PASSED"
-    return {"result": result, "configuration": configuration, "passedTests": ["one"], "failedTests": list(failed)}
+    return dict(make_test_predicate(make_record(f"sha256:{'1' * 64}", ["one"], failed, datetime.now(UTC))))
 
 
 def attach(
-    repository: Repository, image: Manifest, folder: Path, kind: str, predicate: Mapping[str, Any], subject: str = ""
-) -> Manifest:
-    """Attach a statement in a bundle, about the image or about another digest."""
-    digest = (subject or image.digest).removeprefix("sha256:")
-    statement = {"_type": "https://in-toto.io/Statement/v1", "subject": [{"name": "one", "digest": {"sha256": digest}}]}
-    statement |= {"predicateType": kind, "predicate": predicate}
-    payload = base64.b64encode(json.dumps(statement).encode()).decode()
-    envelope = {"payload": payload, "payloadType": IN_TOTO, "signatures": [{"sig": ""}]}
-    data = json.dumps({"mediaType": BUNDLE, "dsseEnvelope": envelope}).encode()
-    about = {"mediaType": image.kind, "digest": image.digest, "size": len(image.data)}
-    content = {
-        "schemaVersion": 2, "mediaType": KINDS[0], "artifactType": BUNDLE, "subject": about,
-        "config": {"mediaType": "application/vnd.oci.empty.v1+json", **put_blob(repository, b"{}", folder)},
-        "layers": [{"mediaType": BUNDLE, **put_blob(repository, data, folder)}],
-    }  # fmt: skip
-    manifest = Manifest(json.dumps(content).encode(), KINDS[0])
-    repository.put_manifest(manifest.digest, manifest)
-    described = {"mediaType": KINDS[0], "digest": manifest.digest, "size": len(manifest.data), "artifactType": BUNDLE}
-    list_document(repository, image, described)
-    return manifest
+    repository: Repository, image: Manifest, kind: str, predicate: Mapping[str, Any], subject: str = "",
+    key: PrivateKey = KEY,
+) -> str:  # fmt: skip
+    """Attach a signed statement, about the image or about another digest; return the digest of its manifest."""
+    statement = make_statement("one", subject or image.digest, kind, predicate)
+    return attach_document(repository, image, BUNDLE, sign_statement(statement, key))
 
 
-def prove(repository: Repository, image: Manifest, folder: Path) -> tuple[Manifest, Manifest]:
+def prove(repository: Repository, image: Manifest, key: PrivateKey = KEY) -> list[str]:
     """Attach a passing scan and passing tests."""
-    first = attach(repository, image, folder, f"{SCAN}v0.2", scan())
-    return first, attach(repository, image, folder, f"{TESTS}v0.1", outcome())
+    return [attach(repository, image, kind, said, key=key) for kind, said in ((SCAN, scan()), (TESTS, outcome()))]

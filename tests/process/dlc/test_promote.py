@@ -11,12 +11,18 @@ import pytest
 from hand_made_image import STEM, attach, client, outcome, prove, put_image, scan
 
 from dlc.__main__ import main
-from dlc.core.checkout import find_root
-from dlc.core.errors import DlcError, ImageError, RegistryError, UsageError
-from dlc.images.push.attached_results import SCAN, TESTS, require_proofs
+from dlc.cli.promote import make_requirement
+from dlc.core.checkout import find_root, read_workspace
+from dlc.core.errors import DlcError, ImageError, ProofError, RegistryError, UsageError
+from dlc.images.proof.policy import Policy
+from dlc.images.proof.requirement import find_signers, judge_images
+from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.statement import SCAN, TESTS
 from dlc.images.push.promote import promote_image
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository, make_fallback_tag
+from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
+from harness.signed_image import make_key
 
 ROOT = find_root(Path(__file__).parent)
 FIXED = "sha256:" + "0" * 64
@@ -61,6 +67,11 @@ def user(registries: tuple[Registry, Registry], tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(ROOT)
 
 
+def ask(repository: Repository, image: Manifest, key: Path | None = None) -> None:
+    """Ask of an image what a promotion asks."""
+    make_requirement(None, key, "registry.example", read_workspace())(repository, image)
+
+
 def promote(places: tuple[str, str], *words: str) -> int:
     return main(["promote", *words, "--from", places[0], "--to", places[1]])
 
@@ -69,7 +80,7 @@ def test_an_image_is_copied_by_its_digest_with_its_tags_and_what_is_attached(
     places: tuple[str, str], source: Repository, target: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     image = put_image(source, tmp_path, 1, megabytes=9)
-    documents = prove(source, image, tmp_path)
+    documents = prove(source, image)
     assert promote(places, f"pytorch@{image.digest}", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     copied = target.any_manifest(image.digest)
@@ -79,16 +90,16 @@ def test_an_image_is_copied_by_its_digest_with_its_tags_and_what_is_attached(
     assert set(found["tags"]) == set(source.tags()) - {make_fallback_tag(image.digest)}
     assert {tag for tag in target.tags() if not tag.startswith("sha256-")} == set(found["tags"])
     assert all((there := target.any_manifest(tag)) and there.digest == image.digest for tag in found["tags"])
-    assert found["attached"] == [document.digest for document in documents]
+    assert found["attached"] == documents
     assert [each["digest"] for each in target.referrers(image.digest)] == found["attached"]
-    require_proofs(target, image)
+    ask(target, image)
 
 
 def test_a_second_promotion_sends_nothing(
     places: tuple[str, str], source: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     image = put_image(source, tmp_path, 2)
-    prove(source, image, tmp_path)
+    prove(source, image)
     assert promote(places, f"pytorch:{STEM}") == 0
     assert " MB sent" in capsys.readouterr().out
     assert promote(places, f"pytorch:{STEM}") == 0
@@ -100,7 +111,7 @@ def test_within_a_registry_layers_are_not_sent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     image = put_image(source, tmp_path, 3, megabytes=1)
-    prove(source, image, tmp_path)
+    prove(source, image)
     assert promote((places[0], f"{places[0]}-prod"), f"pytorch:{STEM}", "--json") == 0
     assert json.loads(capsys.readouterr().out)["sent"] == 0
     assert client(registries[0], f"{places[0].partition('/')[2]}-prod/pytorch").any_manifest(STEM) == image
@@ -110,8 +121,8 @@ def test_a_dry_run_copies_nothing(
     places: tuple[str, str], source: Repository, target: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     image = put_image(source, tmp_path, 4)
-    assert promote(places, f"pytorch:{STEM}", "--dry-run") == ImageError.exit_code
-    prove(source, image, tmp_path)
+    assert promote(places, f"pytorch:{STEM}", "--dry-run") == ProofError.exit_code
+    prove(source, image)
     capsys.readouterr()
     assert promote(places, f"pytorch:{STEM}", "--dry-run") == 0
     assert f"{places[1]}/pytorch@{image.digest}  would be copied" in capsys.readouterr().out
@@ -121,39 +132,39 @@ def test_a_dry_run_copies_nothing(
 @pytest.mark.parametrize(
     ("kind", "predicate", "about_other", "said"),
     [
-        ("", {}, False, "scan: none attached; tests: none attached"),
-        (f"{SCAN}v0.2", scan(), False, "tests: none attached"),
-        (f"{TESTS}v0.1", outcome(), False, "scan: none attached"),
-        (f"{SCAN}v0.2", scan("CVE-1"), False, "scan: 1 findings: CVE-1"),
-        (f"{SCAN}v0.2", scan("CVE-1", state="expired"), False, "scan: 1 findings: CVE-1"),
-        (f"{TESTS}v0.1", outcome("test_one"), False, "tests: FAILED: test_one"),
-        (f"{SCAN}v0.2", scan(), True, "scan: none attached"),
-        (f"{SCAN}v0.2", {"scanner": 1}, False, "scan: JSON that is no scan"),
+        ("", {}, False, ("scan-missing", "tests-missing")),
+        (SCAN, scan(), False, ("tests-missing",)),
+        (TESTS, outcome(), False, ("scan-missing",)),
+        (SCAN, scan("CVE-1"), False, ("scan-found", "tests-missing")),
+        (SCAN, scan("CVE-1", state="expired"), False, ("scan-found", "tests-missing")),
+        (SCAN, scan(hours_ago=24 * 40), False, ("scan-too-old", "tests-missing")),
+        (TESTS, outcome("test_one"), False, ("scan-missing", "tests-failed")),
+        (SCAN, scan(), True, ("scan-of-another-image", "tests-missing")),
+        (SCAN, {"scanner": 1}, False, ("scan-unreadable", "tests-missing")),
     ],
 )
 def test_an_image_without_a_passing_scan_and_passing_tests_stays_where_it_is(
-    kind: str, predicate: dict[str, object], about_other: bool, said: str, places: tuple[str, str], source: Repository,
-    target: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    kind: str, predicate: dict[str, object], about_other: bool, said: tuple[str, ...], places: tuple[str, str],
+    source: Repository, target: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     image = put_image(source, tmp_path, 5)
     if kind:
-        attach(source, image, tmp_path, kind, predicate, subject=FIXED if about_other else "")
-    assert promote(places, f"pytorch:{STEM}") == ImageError.exit_code
-    err = capsys.readouterr().err
-    assert said in err
-    assert "expected a passing scan and passing tests" in err
+        attach(source, image, kind, predicate, subject=FIXED if about_other else "")
+    assert promote(places, f"pytorch:{STEM}") == ProofError.exit_code
+    lines = capsys.readouterr().err.splitlines()
+    assert tuple(line.partition(":")[0].strip() for line in lines if line.startswith("  ") and ":" in line)[:2] == said
     assert target.tags() == []
     assert target.any_manifest(image.digest) is None
 
 
 def test_the_last_scan_counts(source: Repository, tmp_path: Path) -> None:
     image = put_image(source, tmp_path, 6)
-    prove(source, image, tmp_path)
-    attach(source, image, tmp_path, f"{SCAN}v0.2", scan("CVE-2", finished="2026-11-29T00:00:00Z"))
-    with pytest.raises(ImageError, match="CVE-2"):
-        require_proofs(source, image)
-    attach(source, image, tmp_path, f"{SCAN}v0.2", scan("CVE-2", state="excepted", finished="2026-11-30T00:00:00Z"))
-    require_proofs(source, image)
+    prove(source, image)
+    attach(source, image, SCAN, scan("CVE-2", hours_ago=0.5))
+    with pytest.raises(ProofError, match="CVE-2"):
+        ask(source, image)
+    attach(source, image, SCAN, scan("CVE-2", state="excepted", hours_ago=0.1))
+    ask(source, image)
 
 
 def test_an_image_of_set_takes_its_own_tags(source: Repository, target: Repository, tmp_path: Path) -> None:
@@ -267,3 +278,94 @@ def test_days_are_of_no_promotion_s_concern(source: Repository, target: Reposito
     found = promote_image(source, target, first.digest, lambda *_: None, lambda _: None)
     assert found.tags[1] == f"{STEM}-20261101"
     assert target.any_manifest(f"{STEM}-20261101") == first
+
+
+def test_a_key_says_whose_results_count(
+    places: tuple[str, str], source: Repository, target: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = put_image(source, tmp_path, 16)
+    key = make_key(tmp_path)
+    words = (f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub"))
+    prove(source, image)
+    assert promote(places, *words) == ProofError.exit_code
+    err = capsys.readouterr().err
+    assert "scan-of-another-key" in err
+    assert "tests-of-another-key" in err
+    assert target.tags() == []
+    prove(source, image, key)
+    assert promote(places, *words) == 0
+    assert "who signed is not checked" not in capsys.readouterr().err
+    assert promote(places, f"pytorch:{STEM}") == 0
+    assert "who signed is not checked" in capsys.readouterr().err
+
+
+def test_a_policy_asks_for_more(
+    places: tuple[str, str], source: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = put_image(source, tmp_path, 17)
+    prove(source, image, make_key(tmp_path))
+    policy = tmp_path / "policy.yml"
+    policy.write_text("signers:\n  - key: cosign.pub\nrequire: [signature]\nsources: any\n")
+    assert promote(places, f"pytorch:{STEM}", "--policy", str(policy)) == ProofError.exit_code
+    assert "  signature-missing: " in capsys.readouterr().err
+
+
+def test_what_is_signed_stays_signed_where_it_is_promoted_to(
+    places: tuple[str, str], source: Repository, target: Repository, tmp_path: Path
+) -> None:
+    image = put_image(source, tmp_path, 18)
+    key, other = make_key(tmp_path), make_key(tmp_path, "other")
+    attach_proof(source, image, "staging", KeyHand(key), {SCAN: scan(), TESTS: outcome()})
+    assert promote(places, f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub")) == 0
+    tag = make_signature_tag(image.digest)
+    assert target.manifest(tag) == source.manifest(tag)
+    # Somebody signs it here too, and it is promoted once more: both signatures stay.
+    attach_proof(target, image, "prod", KeyHand(other), {})
+    both = target.manifest(tag)
+    assert both is not None
+    assert len(both.content["layers"]) == 2
+    assert promote(places, f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub")) == 0
+    assert target.manifest(tag) == both
+    attach_proof(source, image, "staging", KeyHand(other), {})
+    assert promote(places, f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub")) == 0
+    joined = target.manifest(tag)
+    assert joined is not None
+    assert joined.content["layers"][:2] == both.content["layers"]
+    assert len(joined.content["layers"]) == 3
+    config = json.loads(target.blob(joined.content["config"]["digest"]) or b"")
+    assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in joined.content["layers"]]
+    policy = Policy(require=("signature", "scan", "tests"), sources="any")
+    signers = find_signers(policy, None, tmp_path / "cosign.pub")
+    [(_, verdict)] = judge_images(target, "prod", STEM, signers, policy, lambda _: "")
+    assert verdict.refusals == ()
+
+
+def test_what_is_attached_to_the_images_in_an_index_goes_with_them(
+    places: tuple[str, str], source: Repository, target: Repository, tmp_path: Path
+) -> None:
+    children = [put_image(source, tmp_path, number, tags=()) for number in (19, 20)]
+    described = [{"mediaType": each.kind, "digest": each.digest, "size": len(each.data)} for each in children]
+    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": described}
+    put_image(source, tmp_path, 19)
+    for tag in source.tags():
+        source.put_manifest(tag, Manifest(json.dumps(content).encode(), INDEX))
+    prove(source, children[0])
+    assert promote(places, f"pytorch:{STEM}") == ProofError.exit_code
+    prove(source, children[1])
+    assert promote(places, f"pytorch:{STEM}") == 0
+    for child in children:
+        listed = [each["digest"] for each in target.referrers(child.digest)]
+        assert listed == [each["digest"] for each in source.referrers(child.digest)]
+        ask(target, child)
+
+
+def test_a_document_that_is_listed_and_not_there_holds_nothing_up(
+    places: tuple[str, str], source: Repository, target: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = put_image(source, tmp_path, 21)
+    documents = prove(source, image)
+    gone = attach(source, image, SCAN, scan("CVE-3", hours_ago=2))
+    source.delete(gone)
+    assert promote(places, f"pytorch:{STEM}") == 0
+    assert f"{gone} is listed as attached and is not there" in capsys.readouterr().err
+    assert [each["digest"] for each in target.referrers(image.digest)] == documents

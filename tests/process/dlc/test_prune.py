@@ -8,14 +8,16 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hand_made_image import STEM, client, prove, put_image
+from hand_made_image import KEY, STEM, client, prove, put_image
 
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import RegistryError
+from dlc.images.proof.signing import KeyHand, attach_proof
 from dlc.images.push.promote import find_tags
 from dlc.images.push.prune import Build, Choice, Listed, Policy, choose, list_repository, remove
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
+from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
 
 ROOT = find_root(Path(__file__).parent)
@@ -51,7 +53,8 @@ def builds(repository: Repository, tmp_path: Path) -> list[Manifest]:
     found = []
     for number, age in enumerate((90, 80, 70, 60, 10, 0)):
         found.append(put_image(repository, tmp_path, number, day=days_ago(age)))
-        prove(repository, found[-1], tmp_path)
+        prove(repository, found[-1])
+        attach_proof(repository, found[-1], "team", KeyHand(KEY), {})
     return found
 
 
@@ -72,7 +75,11 @@ def test_what_the_policy_keeps_stays_and_the_rest_goes_with_its_documents(
     assert [repository.any_manifest(digest) for digest in documents] == [None, None]
     left = set(repository.tags())
     assert make_fallback_tag(builds[0].digest) not in left
-    assert {make_fallback_tag(each.digest) for each in builds[3:]} <= left
+    for name in (make_fallback_tag, make_signature_tag):
+        assert {name(each.digest) for each in builds[3:]} <= left
+        assert not {name(each.digest) for each in builds[:3]} & left
+    for each in builds[3:]:
+        assert all(repository.any_manifest(str(found["digest"])) for found in repository.referrers(each.digest))
     assert repository.any_manifest(STEM) == builds[-1]
     assert all(repository.any_manifest(tag) == builds[3] for tag in find_tags(repository, builds[3], "")[:2])
 
@@ -104,10 +111,10 @@ def test_documents_of_an_image_that_is_gone_are_removed(
 ) -> None:
     repository.delete(builds[0].digest)
     choices = choose(list_repository(repository, quiet), Policy(keep=9, days=9), TODAY)
-    orphan = make_fallback_tag(builds[0].digest)
-    assert [choice.name for choice in choices if choice.remove] == [orphan]
-    assert remove(repository, choices, quiet) == [orphan]
-    assert orphan not in repository.tags()
+    orphans = [make_fallback_tag(builds[0].digest), make_signature_tag(builds[0].digest)]
+    assert sorted(choice.name for choice in choices if choice.remove) == orphans
+    assert sorted(remove(repository, choices, quiet)) == orphans
+    assert not set(orphans) & set(repository.tags())
 
 
 def test_a_registry_that_allows_no_deletion_is_one_error(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def read_evidence(repository: Repository, registry: str, reference: str) -> Evid
     return Evidence(
         reference=f"{registry}/{repository.name}@{manifest.digest}",
         digest=manifest.digest,
+        config=str(manifest.content["config"]["digest"]),
         created=str(labels.get(CREATED) or config.get("created", "")),
         labels=labels,
         signatures=tuple(_read_signatures(repository, manifest)),

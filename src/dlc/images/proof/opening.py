@@ -30,6 +30,8 @@ class Evidence:
     digest: str
     created: str
     labels: Mapping[str, str]
+    # The digest of its configuration, which is the name of the image in an engine's own store.
+    config: str = ""
     signatures: tuple[SignedPayload, ...] = ()
     bundles: tuple[bytes, ...] = ()
     # SPDX documents that lie beside the image unsigned, where scanners look.

@@ -22,10 +22,10 @@ from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.simple_signing import (
     SignedPayload,
     describe_signed,
+    join_signatures,
     make_payload,
     make_signature_manifest,
     make_signature_tag,
-    read_signature,
 )
 
 # https://github.com/sigstore/cosign/blob/main/specs/BUNDLE_SPEC.md
@@ -94,20 +94,15 @@ def attach_proof(
 
 def _put_signature(repository: Repository, image: Manifest, own: SignedPayload) -> None:
     """Put a signature under cosign's tag, beside those that are there."""
-    tag = make_signature_tag(image.digest)
-    there = repository.manifest(tag)
-    others = [layer for layer in (there.content["layers"] if there else ()) if not _is_same(layer, own)]
-    manifest, config = make_signature_manifest([*others, describe_signed(own)])
+    layer = describe_signed(own)
+    there = repository.manifest(make_signature_tag(image.digest))
+    joined = join_signatures(there, [layer]) if there else make_signature_manifest([layer])
+    if joined is None:
+        return
+    manifest, config = joined
     for content in (own.payload, config):
         put_blob(repository, content)
-    repository.put_manifest(tag, manifest)
-
-
-def _is_same(layer: Mapping[str, object], own: SignedPayload) -> bool:
-    try:
-        return read_signature(layer) == own.signature
-    except ValueError:
-        return False
+    repository.put_manifest(make_signature_tag(image.digest), manifest)
 
 
 def require_bill(repository: Repository, image: Manifest, document: bytes) -> None:

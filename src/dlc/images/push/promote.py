@@ -11,15 +11,16 @@ from typing import Any
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import ImageError, RegistryError
 from dlc.images.push.push import make_tags
+from dlc.images.push.referrers import list_referrer, put_blob
 from dlc.images.push.registry.repository import (
     DAMAGED,
-    INDEX,
     INDEXES,
     Manifest,
     Repository,
     make_digest,
     make_fallback_tag,
 )
+from dlc.images.push.simple_signing import join_signatures
 from dlc.images.push.verify import MismatchError
 
 Say = Callable[[str], None]
@@ -27,6 +28,8 @@ Say = Callable[[str], None]
 RequireProofs = Callable[[Repository, Manifest], None]
 # `make_tags` puts it behind the stem of an image of --set.
 OF_SET = re.compile(r"-set-[0-9a-f]+(?=-|$)")
+# Tags of signatures and of attestations: layers with annotations, which are joined if both registries have some.
+OF_COSIGN = (".sig", ".att")
 PUSH = "dlc push GLOB --to REGISTRY/REPO, with the registry that it is to be promoted from"
 
 
@@ -91,15 +94,53 @@ def promote_image(
     require_proofs(source, image)
     target.require_writable()
     sent = _copy_manifest(source, target, image, say)
-    attached = []
-    for descriptor in source.referrers(image.digest):
-        document = find_image(source, str(descriptor["digest"]))
-        sent += _copy_manifest(source, target, document, say)
-        list_document(target, image, descriptor)
-        attached.append(document.digest)
+    attached: list[str] = []
+    for one in (image, *_list_platforms(source, image)):
+        sent += _copy_referrers(source, target, one, attached, say)
+        sent += _copy_signatures(source, target, one, attached, say)
     for tag in tags:
         move_tag(target, tag, image)
     return Promoted(target.name, image.digest, tags, tuple(attached), sent)
+
+
+def _list_platforms(source: Repository, image: Manifest) -> Iterator[Manifest]:
+    """List the images in an index; what is attached to an image of several platforms is attached to each of them."""
+    for child in image.content.get("manifests", ()):
+        yield find_image(source, str(child["digest"]))
+
+
+def _copy_referrers(source: Repository, target: Repository, image: Manifest, attached: list[str], say: Say) -> int:
+    """Copy the documents that refer to an image, and list them there; return the bytes that were sent."""
+    sent = 0
+    for descriptor in source.referrers(image.digest):
+        document = source.any_manifest(str(descriptor["digest"]))
+        if document is None:
+            say(f"{descriptor['digest']} is listed as attached and is not there: left out")
+            continue
+        sent += _copy_manifest(source, target, document, say)
+        list_referrer(target, image, descriptor)
+        attached.append(document.digest)
+    return sent
+
+
+def _copy_signatures(source: Repository, target: Repository, image: Manifest, attached: list[str], say: Say) -> int:
+    """Copy what cosign keeps under tags, beside what the target has there; return the bytes that were sent."""
+    sent = 0
+    for suffix in OF_COSIGN:
+        tag = f"{make_fallback_tag(image.digest)}{suffix}"
+        found = source.manifest(tag)
+        if found is None:
+            continue
+        sent += _copy_manifest(source, target, found, say)
+        there = target.manifest(tag)
+        if there is None:
+            move_tag(target, tag, found)
+        elif joined := join_signatures(there, found.content["layers"]):
+            manifest, config = joined
+            put_blob(target, config)
+            move_tag(target, tag, manifest)
+        attached.append(found.digest)
+    return sent
 
 
 def _copy_manifest(source: Repository, target: Repository, image: Manifest, say: Say) -> int:
@@ -140,16 +181,6 @@ def _copy_blob(source: Repository, target: Repository, digest: str, size: int, s
         target.upload(path, digest)
     say(f"{size / 1e6:.1f} MB  {digest}")
     return size
-
-
-def list_document(target: Repository, image: Manifest, descriptor: Mapping[str, Any]) -> None:
-    """Add a document to the index under the fallback tag, unless the registry lists it by itself."""
-    there = target.referrers(image.digest)
-    if any(found.get("digest") == descriptor["digest"] for found in there):
-        return
-    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*there, descriptor]}
-    data = json.dumps(content, separators=(",", ":")).encode()
-    target.put_manifest(make_fallback_tag(image.digest), Manifest(data, INDEX))
 
 
 def move_tag(target: Repository, tag: str, image: Manifest) -> None:

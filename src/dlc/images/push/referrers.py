@@ -38,7 +38,7 @@ def attach_document(
     for content in (EMPTY, data):
         put_blob(repository, content)
     if not repository.put_manifest(manifest.digest, manifest):
-        _add_to_index(repository, subject, manifest)
+        list_referrer(repository, subject, describe_referrer(manifest))
     return manifest.digest
 
 
@@ -66,14 +66,26 @@ def make_referrer(subject: Manifest, kind: str, document: bytes, annotations: An
     return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
 
 
-def _add_to_index(repository: Repository, subject: Manifest, manifest: Manifest) -> None:
-    """Add a referrer to the index under the fallback tag, beside what others have put there."""
-    others = [found for found in repository.referrers(subject.digest) if found.get("digest") != manifest.digest]
-    named = {name: manifest.content[name] for name in ("artifactType", "annotations") if name in manifest.content}
-    own = {**_describe_blob(manifest.kind, manifest.data), **named}
-    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, own]}
+def list_referrer(repository: Repository, subject: Manifest, descriptor: Mapping[str, Any]) -> None:
+    """Add a document to the index under the fallback tag, beside what others have put there.
+
+    A registry that lists it already, by itself or in the index, is left as it is.
+    """
+    there = repository.referrers(subject.digest)
+    # An entry that says another kind hides the document from those who look for its kind.
+    names = ("digest", "artifactType")
+    if any(all(found.get(name) == descriptor.get(name) for name in names) for found in there):
+        return
+    others = [found for found in there if found.get("digest") != descriptor["digest"]]
+    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, descriptor]}
     data = json.dumps(content, separators=(",", ":")).encode()
     repository.put_manifest(make_fallback_tag(subject.digest), Manifest(data, INDEX))
+
+
+def describe_referrer(manifest: Manifest) -> Mapping[str, Any]:
+    """Return the descriptor of a document's manifest in an index. Pure."""
+    named = {name: manifest.content[name] for name in ("artifactType", "annotations") if name in manifest.content}
+    return {**_describe_blob(manifest.kind, manifest.data), **named}
 
 
 def _describe_blob(kind: str, data: bytes) -> Mapping[str, Any]:

@@ -95,3 +95,13 @@ def read_signature(layer: Mapping[str, Any]) -> bytes | None:
         return None
     found = annotations.get(ANNOTATION)
     return base64.b64decode(found, validate=True) if isinstance(found, str) else None
+
+
+def join_signatures(there: Manifest, added: Sequence[Mapping[str, Any]]) -> tuple[Manifest, bytes] | None:
+    """Return a manifest with signatures and its configuration, with those that are added behind those of another.
+
+    None if it has all of them.
+    """
+    old = list(there.content["layers"])
+    new = [layer for layer in added if layer not in old]
+    return make_signature_manifest([*old, *new]) if new else None

@@ -34,10 +34,11 @@ INSTALL_SECONDS = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --all."""
+    """Add GLOB, --junitxml, --all."""
     parser.add_argument(
         "globs", nargs="*", metavar="GLOB", help="which images, as in 'tensorflow-*'; none: the project's image"
     )
+    parser.add_argument("--junitxml", type=Path, metavar="FILE", help="also write the results here, as JUnit XML")
     parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
     parser.set_defaults(verb_that_selects=parser.prog)
 
@@ -71,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
             cwd=workspace.root,
         )
         _keep_results(report, digests)
+        if args.junitxml and report.exists():
+            args.junitxml.write_bytes(report.read_bytes())
     if code:
         raise ImageTestError(f"{', '.join(args.globs)}: the tests did not pass (pytest's exit code {code})")
     return 0

@@ -13,11 +13,17 @@ import pytest
 
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.site import list_entries, read_documents
+from dlc.cli.verify import as_dict
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.labels import ID
 from dlc.images.inspection.advisories import Answer
 from dlc.images.inspection.gpu import GpuCode
+from dlc.images.proof.judge import Verdict
+from dlc.images.proof.opening import Evidence, Refusal
 from dlc.images.site import checks, values
+from dlc.images.site.elements import tag
 from dlc.images.site.pages import SIGN, list_pages, read_memory
+from dlc.images.site.records import Image, read_records
 from dlc.images.site.values import Built, Catalogue, Checks, Entry
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import list_faults, list_lost
@@ -248,3 +254,24 @@ def test_what_is_new_is_told_against_the_nearest_lower_version() -> None:
 
 def test_equal_values_give_equal_files() -> None:
     assert list_pages(catalogue([entry(built())])) == list_pages(catalogue([entry(built())]))
+
+
+@pytest.mark.parametrize(
+    ("config", "refusals", "shown"),
+    [
+        ("own", (), ['class="badge good">key cosign.pub<']),
+        ("other", (), ['class="badge plain">key cosign.pub<', "of another digest, 222222222222"]),
+        ("own", (Refusal("scan-too-old", "expected younger"),), ['class="badge bad">refused<', "scan-too-old"]),
+    ],
+)
+def test_what_dlc_verify_prints_is_a_record(config: str, refusals: tuple[Refusal, ...], shown: list[str]) -> None:
+    """By its registry's digest nobody knows the image here; by its configuration an engine does."""
+    here = built()
+    known = here.facts.digest if config == "own" else f"sha256:{'3' * 64}"
+    evidence = Evidence("r.example/x", f"sha256:{'2' * 64}", "", {ID: TORCH}, known)
+    printed = as_dict(evidence, Verdict((("signature", "key cosign.pub"),), refusals))
+    found = read_records({"a.json": json.dumps([printed])}, [Image(TORCH, "dlc/pytorch:tag")])[TORCH]
+    text = tag("p", checks.show_signature(entry(here, found)))
+    for word in shown:
+        assert word in text
+    assert ("of another digest" in text) == (config == "other")

@@ -62,12 +62,17 @@ def show_rebuild(entry: Entry) -> Child:
 
 
 def show_signature(entry: Entry) -> Child:
-    """Return who signed the image."""
+    """Return who signed the image, or why it was refused."""
     result = entry.checks.signature
     if result is None:
         return make_badge("plain", UNKNOWN)
-    badge = make_badge(_judge(entry, result.digest), result.signed_by)
-    return badge, _on_day(result.day), _warn_of_other(entry, result.digest)
+    # A pushed image has another digest in its registry than here, and the same configuration.
+    digest = result.config if result.config and _is_of_this(entry, result.config) else result.digest
+    if result.refusals:
+        badge = make_badge("bad", "refused"), " ", ", ".join(result.refusals)
+    else:
+        badge = make_badge(_judge(entry, digest), result.signed_by)
+    return badge, _on_day(result.day), _warn_of_other(entry, digest)
 
 
 def _on_day(day: str) -> Child:

@@ -2,10 +2,11 @@
 
 | record | printed by |
 |---|---|
-| JUnit XML of container tests | `dlc test GLOB` with `PYTEST_ADDOPTS=--junitxml=FILE` |
+| JUnit XML of container tests | `dlc test GLOB --junitxml FILE` |
 | a scan | `dlc scan ID --json` |
 | two builds compared | `dlc verify-reproducible GLOB --json` |
-| a verified signature | any program: `{"ref": ..., "digest": ..., "signed_by": ..., "day": ...}` |
+| a verified image | `dlc verify REGISTRY/REPO:TAG --json` |
+| a verified signature | any other program: `{"ref": ..., "digest": ..., "signed_by": ..., "day": ...}` |
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dlc.core.errors import UsageError
 from dlc.images.inspection.advisories import Answer
 from dlc.images.site.values import Advisory, Checks, RebuildResult, ScanResult, SignatureResult, SuiteResult
 
-KINDS = "JUnit XML, or JSON of `dlc scan`, `dlc verify-reproducible`, or of a signature"
+KINDS = "JUnit XML, or JSON of `dlc scan`, `dlc verify-reproducible`, `dlc verify`, or of a signature"
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 FORBIDDEN = ("<!DOCTYPE", "<!ENTITY")
 Json = Mapping[str, Any]
@@ -97,11 +98,22 @@ def _read_signature(row: Json) -> tuple[str, SignatureResult]:
     return "signature", SignatureResult(_read_day(row), str(row["digest"]), str(row["signed_by"]))
 
 
+def _read_verified(row: Json) -> tuple[str, SignatureResult]:
+    """Read what `dlc verify` found; an image that it refused is signed by nobody."""
+    reasons = tuple(str(each["name"]) for each in row["refusals"])
+    if not row["passes"] and not reasons:
+        raise ValueError("an image that is refused without a reason")
+    signer = str(row["proven"].get("signature", "") or "whom its policy names")
+    config = str(row.get("config", ""))
+    return "signature", SignatureResult(_read_day(row), str(row["digest"]), signer, config, reasons)
+
+
 # A key that only this kind of record has -> its reader.
 READERS: Mapping[str, Callable[[Json], tuple[str, Any]]] = {
     "answers": _read_scan,
     "identical": _read_rebuild,
     "signed_by": _read_signature,
+    "proven": _read_verified,
 }
 
 

@@ -85,6 +85,10 @@ class SignatureResult:
     day: str
     digest: str
     signed_by: str
+    # Of the image's configuration, if the record says it: an engine that keeps images itself names them so.
+    config: str = ""
+    # Why the verification refused the image; nothing if it passed.
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

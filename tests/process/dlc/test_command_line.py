@@ -162,7 +162,7 @@ def test_a_name_that_no_image_has_is_said_before_an_engine_is_looked_for(
 # These read the images of this dlc's own checkout where there is no other, and write nothing there.
 IN_ANY_FOLDER = ("list", "show", "plan", "size", "sbom", "scan", "advise", "profile", "run", "tune-batch", "shell",
                  "init", "build", "test", "diff", "push", "verify", "export", "verify-reproducible",
-                 "submit", "ci", "promote", "prune")  # fmt: skip
+                 "submit", "ci", "promote", "prune", "site")  # fmt: skip
 WITHOUT_IMAGES = ("engine", "doctor", "packages", "lint", "ps", "logs", "stop", "exec", "clean", "completion")
 WITHOUT_A_CHECKOUT = (*IN_ANY_FOLDER, *WITHOUT_IMAGES)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.selection import find_image
-from dlc.cli.arguments import add_json, add_set, print_json, say_progress
+from dlc.cli.arguments import add_json, add_set, print_json, print_text, say_progress
 from dlc.cli.verify import compute_key
 from dlc.core import environment, labels
 from dlc.core.checkout import Tree, read_workspace
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"registry": destination.registry, **asdict(found)})
     else:
-        print(as_text(found, destination.registry, is_done=not args.dry_run))
+        print_text(as_text(found, destination.registry, is_done=not args.dry_run))
     return 0
 
 

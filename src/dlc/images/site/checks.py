@@ -68,11 +68,10 @@ def show_signature(entry: Entry) -> Child:
         return make_badge("plain", UNKNOWN)
     # A pushed image has another digest in its registry than here, and the same configuration.
     digest = result.config if result.config and _is_of_this(entry, result.config) else result.digest
+    tail = (_on_day(result.day), _warn_of_other(entry, digest))
     if result.refusals:
-        badge = make_badge("bad", "refused"), " ", ", ".join(result.refusals)
-    else:
-        badge = make_badge(_judge(entry, digest), result.signed_by)
-    return badge, _on_day(result.day), _warn_of_other(entry, digest)
+        return make_badge("bad", "refused"), " ", ", ".join(result.refusals), tail
+    return make_badge(_judge(entry, digest), result.signed_by), tail
 
 
 def _on_day(day: str) -> Child:

@@ -16,3 +16,5 @@ shellcheck -x docker/scripts/*/*.sh docker/export/*/*.sh scripts/*.sh .ci/run
 dlc schema --check
 check-jsonschema --schemafile buildspec/buildspec.schema.json buildspec/*/*.yml
 check-jsonschema --schemafile docs/job.schema.json examples/*/job.yml examples/*/*/job.yml
+check-jsonschema --builtin-schema vendor.github-workflows examples/ci/github/*.yml
+check-jsonschema --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci examples/ci/gitlab/.gitlab-ci.yml

@@ -30,8 +30,10 @@ class Registry:
         """With an `authority` it speaks TLS and has a certificate of it for `address`."""
         _require_programs()
         self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
         self.host = f"{address}:{free_port(address)}"
         self.readonly = False
+        self.deletes = True
         self._certificate = authority.certificate(f"IP:{address}") if authority else None
         self._process: subprocess.Popen[bytes] | None = None
         self.set_password(PASSWORD)
@@ -41,9 +43,10 @@ class Registry:
         if self._certificate:
             http["tls"] = dict(zip(("certificate", "key"), map(str, self._certificate), strict=True))
         maintenance = {"readonly": {"enabled": self.readonly}}
+        kept = {"filesystem": {"rootdirectory": str(self.folder / "data")}, "delete": {"enabled": self.deletes}}
         return {
             "version": "0.1",
-            "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}, "maintenance": maintenance},
+            "storage": {**kept, "maintenance": maintenance},
             "http": http,
             "auth": {"htpasswd": {"realm": "test", "path": str(self.folder / "htpasswd")}},
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,9 @@ from dlc.core import labels
 from dlc.plan.contexts import Context, Image, TargetRef
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
+
+# In a word of a cache.
+IMAGE_WORD = "{image}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,20 @@ class HostInputs:
     secrets: Mapping[str, str] = field(default_factory=dict)
 
 
-def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision: str) -> dict[str, object]:
+@dataclass(frozen=True)
+class Caches:
+    """Where finished steps are looked for and written to: words of buildx, in which `{image}` stands for an image."""
+
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+NO_CACHES = Caches()
+
+
+def render(
+    plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision: str, caches: Caches = NO_CACHES
+) -> dict[str, object]:
     """Return the bake file as a value for JSON.
 
     `output` is a BuildKit exporter such as `type=docker` and goes to the selected images only: parents are built
@@ -49,12 +65,22 @@ def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision:
         if target.id not in used.union(plan.selected):
             continue
         entry = _target_entry(target, linked[target.id], inputs, epoch)
+        if caches.sources:
+            # Every target, because each is looked for by itself.
+            entry["cache-from"] = _fill_images(caches.sources, plan.selected)
         if target.id in plan.selected:
             entry["labels"] = {**target.labels, **stamps}
             entry["tags"] = list(target.tags)
             entry["output"] = [output]
+            if caches.targets:
+                entry["cache-to"] = _fill_images(caches.targets, [target.id])
         targets[bake_name(target.id)] = entry
     return {"group": {"default": {"targets": [bake_name(name) for name in plan.selected]}}, "target": targets}
+
+
+def _fill_images(words: Sequence[str], images: Sequence[str]) -> list[str]:
+    """Return the words for these images, each once."""
+    return list(dict.fromkeys(word.replace(IMAGE_WORD, image) for word in words for image in images))
 
 
 def bake_name(identifier: str) -> str:

@@ -11,6 +11,7 @@ from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
 from dlc.core.errors import BaseImageError
 from dlc.core.process import last_lines
+from dlc.engine.builders import NO_ENGINE
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.plan.contexts import Image
@@ -38,8 +39,8 @@ def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -
 def resolve_base_images(plan: Plan, engine: Engine) -> dict[str, Image]:
     """Map each base image that the plan names by a tag to the image that the tag means now.
 
-    An image that the engine has is taken, as a build would take it; the registry is asked for the others. Raises
-    BaseImageError if neither has it.
+    An image that the engine has is taken, as a build would take it; the registry is asked for the others, and for all
+    if a builder builds, which has no images. Raises BaseImageError if neither has it.
     """
     contexts = {context for target in plan.targets for context in target.contexts.values()}
     named = [context.reference for context in contexts if isinstance(context, Image) and not context.digest]
@@ -47,9 +48,10 @@ def resolve_base_images(plan: Plan, engine: Engine) -> dict[str, Image]:
 
 
 def _find_image(reference: str, engine: Engine) -> Image:
-    here = ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", reference)
-    if here.returncode == 0:
-        return Image(reference, here.stdout.strip(), local=True)
+    if engine.origin != NO_ENGINE:
+        here = ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", reference)
+        if here.returncode == 0:
+            return Image(reference, here.stdout.strip(), local=True)
     words = ("buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", reference)
     there = engine.docker(*words, check=False)
     for pause in PAUSES_SECONDS:

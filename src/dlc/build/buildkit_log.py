@@ -8,13 +8,24 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
+from dlc.core.errors import (
+    BaseImageError,
+    BuildError,
+    DiskError,
+    DlcError,
+    EngineError,
+    LockError,
+    PackageIndexError,
+    RegistryError,
+)
 
 STEP = re.compile(r"^#(\d+) \[(.+?)\] (.*)")
 DONE = re.compile(r"^#(\d+) DONE ([\d.]+)s")
 CACHED = re.compile(r"^#(\d+) CACHED")
 CANCELED = re.compile(r"^#(\d+) CANCELED")
 FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
+# A cache that is not there yet is no failure: its steps run.
+IMPORTING = re.compile(r"^#(\d+) importing cache manifest from ")
 OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
 # The error of the whole build begins so.
 REASON = "ERROR: "
@@ -57,6 +68,7 @@ class Progress:
     running: dict[str, Running] = field(default_factory=dict)
     failed: str = ""
     _names: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _imports: set[str] = field(default_factory=set)
     _output: dict[str, deque[str]] = field(default_factory=dict)
     _errors: dict[str, str] = field(default_factory=dict)
     _last: deque[str] = field(default_factory=lambda: deque(maxlen=KEEP_LINES))
@@ -69,7 +81,9 @@ class Progress:
             # BuildKit prints the heading again each time that it returns to a step.
             self._names[match[1]] = (match[2], match[3])
             self.running.setdefault(match[1], Running(match[2], match[3], now))
-        elif match := FAILED.match(line):
+        elif match := IMPORTING.match(line):
+            self._imports.add(match[1])
+        elif (match := FAILED.match(line)) and match[1] not in self._imports:
             self.running.pop(match[1], None)
             self.failed = self.failed or match[1]
             self._errors.setdefault(match[1], match[2])
@@ -150,6 +164,25 @@ CAUSES = (
         LockError,
         "expected the file with the lock's hash, found another",
         "find out who changed it: the index, or the lock; dlc lock GLOB takes what the index has now",
+    ),
+    Cause(
+        r"unexpected commit digest|failed size validation|invalid checksum digest",
+        RegistryError,
+        "a cache or a registry gave other bytes than their digest says",
+        "leave out --cache-from once, so that --cache-to writes the cache anew",
+    ),
+    Cause(
+        r"ERROR: .*(?:[Cc]ache export is not supported|not currently implemented for docker driver)",
+        EngineError,
+        "this builder cannot do that",
+        "name a builder of another driver: docker buildx create --name NAME --driver docker-container",
+    ),
+    Cause(
+        # Not a program in a step that says it: only the client speaks of these.
+        r"ERROR: .*(?:[Ee]rror while dialing|Cannot connect to the Docker daemon|list workers: Unavailable)",
+        EngineError,
+        "the builder or engine has gone away",
+        "see whether it runs (docker buildx inspect NAME), then run the same command again: no tag was moved",
     ),
     Cause(
         r"[Ee]rror sending request|Request failed after|Could not connect to|Could not resolve|Temporary failure"

@@ -17,7 +17,7 @@ from typing import TextIO
 
 import dlc
 from dlc.build import bake_file
-from dlc.build.bake_file import HostInputs
+from dlc.build.bake_file import NO_CACHES, Caches, HostInputs
 from dlc.build.buildkit_log import BUSY, Progress, Running, Step, error_of
 from dlc.core.atomic_files import draft_folder, report_disk_errors
 from dlc.core.checkout import INSTALLED
@@ -31,6 +31,8 @@ from dlc.plan.plan import Plan
 # the steps left; the containerd store writes it twice more.
 CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
 CLASSIC_OUTPUT = "type=docker"
+# Of a builder that is no engine: the client loads the image into the engine.
+LOADED_OUTPUT = "type=docker"
 BUILDX = {
     # Without this, the engine's own driver makes an image without a name of each parent: it is compressed, stored and
     # unpacked for nothing.
@@ -80,19 +82,27 @@ def build_plan(
     revision: str,
     on_step: Callable[[Step], None] = lambda _: None,
     on_running: OnRunning = lambda _: None,
+    caches: Caches = NO_CACHES,
+    builder: str = "",
 ) -> float:
     """Build every target of the plan; return the seconds it took. The log keeps all that BuildKit printed.
+
+    A `builder` builds in place of the engine, which then loads the images.
 
     Raises BuildError with the last lines of the failing step, or the error that `failure` finds in them. Finished steps
     stay cached.
     """
-    text = json.dumps(
-        bake_file.render(plan, inputs, output=choose_exporter(engine), epoch=epoch, revision=revision), indent=1
-    )
+    output = LOADED_OUTPUT if builder else choose_exporter(engine)
+    content = bake_file.render(plan, inputs, output=output, epoch=epoch, revision=revision, caches=caches)
     start = time.monotonic()
     with images.remove_replaced(engine, plan.refs):
-        run_bake(text, engine, log, on_step, on_running)
+        run_bake(json.dumps(content, indent=1), engine, log, on_step, on_running, name_builder(builder))
     return time.monotonic() - start
+
+
+def name_builder(builder: str) -> tuple[str, ...]:
+    """Return the words that let buildx use a builder."""
+    return ("--builder", builder) if builder else ()
 
 
 def choose_exporter(engine: Engine) -> str:
@@ -101,12 +111,13 @@ def choose_exporter(engine: Engine) -> str:
 
 
 def run_bake(
-    text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
-) -> None:
+    text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None,
+    words: tuple[str, ...] = (),
+) -> None:  # fmt: skip
     """Run a bake file; again after a COLLISION, and without the cache if the engine has lost a part of it. Raises
-    as `build` does.
+    as `build` does. `words` are further ones of the command line.
     """
-    options: tuple[str, ...] = ()
+    options = words
     for attempt in range(ATTEMPTS):
         progress = Progress()
 
@@ -119,9 +130,9 @@ def run_bake(
         said = f"{progress.failure()[2]}\n{progress.last}" if code else ""
         if attempt + 1 == ATTEMPTS:
             break
-        if LOST_LAYER.search(said) and not options:
+        if LOST_LAYER.search(said) and options == words:
             print("dlc: the engine has lost a cached layer: every step runs again", file=sys.stderr, flush=True)
-            options = ("--no-cache",)
+            options = (*words, "--no-cache")
         elif not COLLISION.search(said):
             break
     if code:

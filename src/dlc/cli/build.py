@@ -13,9 +13,18 @@ EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --set, --dry-run, --no-disk-check, --json."""
+    """Add GLOB, --set, --builder, --cache-from, --cache-to, --push, --dry-run, --no-disk-check, --json."""
     add_globs(parser, at_least_one=True)
     add_set(parser)
+    parser.add_argument("--builder", metavar="NAME", help="a builder of docker buildx, for example on another machine")
+    for option, what in (("--cache-from", "look for finished steps there"), ("--cache-to", "write them there")):
+        parser.add_argument(
+            option, action="append", default=[], metavar="CACHE",
+            help=f"{what}: type=registry,ref=..., gha, s3 or local; {{image}} in it is the image; may be repeated",
+        )  # fmt: skip
+    parser.add_argument(
+        "--push", metavar="REGISTRY/REPO|ecr", help="the builder pushes, and no engine of this host is used"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say which images would be built, and why; build none")
     parser.add_argument("--no-disk-check", action="store_true", help="build even if the disk seems too small")
     add_json(parser)
@@ -25,6 +34,14 @@ def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
     if not args.globs:
         fill_globs(args, read_workspace())
+    if args.push:
+        from dlc.cli.build_on_builder import build_and_push
+
+        return build_and_push(args)
+    if args.builder:
+        from dlc.cli.build_on_builder import choose_engine
+
+        choose_engine(args)
     found = search_engine()
     if args.dry_run:
         from dlc.cli.plan import show_decisions

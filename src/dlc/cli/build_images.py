@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dlc.build import base_images, buildx, disk_space, host_inputs
-from dlc.build.bake_file import HostInputs
+from dlc.build.bake_file import Caches, HostInputs
 from dlc.build.buildx import new_log
+from dlc.build.on_builder import make_caches
 from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
@@ -27,6 +28,7 @@ from dlc.core.environment import cache_folder
 from dlc.core.process import run_beside
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install
+from dlc.engine.pushed import forget_records
 from dlc.plan.plan import Plan, plan_variants
 
 # Longer than a build of all images takes on two cores.
@@ -42,15 +44,18 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
         variants, tree, args.globs, args.sets
     )  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
+    caches = make_caches(args.cache_from, args.cache_to, whole.selected)
     with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display, ExitStack() as begun:
         with display.during("Docker engine", "find it, or start one"):
             ahead = begun.enter_context(_collect_ahead(whole, tree)) if must_install(found) else None
             engine = connect(found=found)
         engine.require_platform()
         plan = base_images.plan_with_digests(variants, tree, engine)
-        results = _build_missing(
-            plan, variants, engine, workspace.root, tree, display, disk_check=not args.no_disk_check, ahead=ahead
+        order = Order(
+            engine, workspace.root, tree, args.builder or "", caches, disk_check=not args.no_disk_check, ahead=ahead
         )
+        results = _build_missing(plan, variants, order, display)
+    forget_records(plan.refs)
     if args.json:
         print_json([asdict(result) for result in results])
     else:
@@ -58,18 +63,23 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
     return 0
 
 
-def _build_missing(
-    plan: Plan,
-    variants: Sequence[Variant],
-    engine: Engine,
-    root: Path,
-    tree: Tree,
-    display: Display,
-    *,
-    disk_check: bool,
-    ahead: Future[HostInputs] | None,
-) -> list[buildx.Result]:  # fmt: skip
+@dataclass(frozen=True)
+class Order:
+    """How images are built: for which engine, from which sources, by which builder if it is not the engine's own."""
+
+    engine: Engine
+    root: Path
+    tree: Tree
+    builder: str
+    caches: Caches
+    disk_check: bool
+    # What this host gives, if it is collected already.
+    ahead: Future[HostInputs] | None
+
+
+def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, display: Display) -> list[buildx.Result]:
     """Build the selected images that the engine lacks; return what it then has of all of them."""
+    engine = order.engine
     remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.refs)), 0.0
     if remaining.selected:
         with _wait_for_turn(remaining, engine):
@@ -77,9 +87,9 @@ def _build_missing(
             existing = images.find_keys(engine, plan.refs)
             remaining = _drop_current(remaining, existing)
             if remaining.selected:
-                if disk_check:
+                if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
-                seconds = _run_bake(remaining, engine, root, tree, display, ahead)
+                seconds = _run_bake(remaining, order, display)
     return buildx.read_results(plan, engine, seconds, set(remaining.selected))
 
 
@@ -134,17 +144,15 @@ def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str
         )
 
 
-def _run_bake(
-    plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display, ahead: Future[HostInputs] | None
-) -> float:
+def _run_bake(plan: Plan, order: Order, display: Display) -> float:
     """Build the plan; return the seconds that the bake took."""
-    revision, epoch = buildx.read_revision(root)
+    revision, epoch = buildx.read_revision(order.root)
     cache = cache_folder()
     with display.during("this host", "base file system, locked wheels, downloads"):
-        inputs = ahead.result() if ahead else _collect_inputs(plan, tree, cache)
+        inputs = order.ahead.result() if order.ahead else _collect_inputs(plan, order.tree, cache)
     return buildx.build_plan(
-        plan, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
-        on_step=display.finished, on_running=display.running,
+        plan, order.engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
+        on_step=display.finished, on_running=display.running, caches=order.caches, builder=order.builder,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, warn_of_end
+from dlc.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,11 +28,18 @@ DECISIONS = {"build": "note", "skip": "good"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --set, --engine, --against, --targets, --json."""
+    """Add GLOB, --set, --engine, --against, --changed-since, --names, --targets, --json."""
     add_globs(parser)
     add_set(parser)
     parser.add_argument(
         "--against", metavar="WHEEL", help="show what another version of dlc changes: its wheel, or a checkout of it"
+    )
+    parser.add_argument(
+        "--changed-since", metavar="REV",
+        help="show the images whose content key is another one than at this commit, tag or branch",
+    )  # fmt: skip
+    parser.add_argument(
+        "--names", action="store_true", help="with --changed-since: print nothing but their names, one on a line"
     )
     parser.add_argument("--engine", action="store_true", help="ask the Docker engine which images are up to date")
     parser.add_argument(
@@ -47,6 +55,12 @@ def run(args: argparse.Namespace) -> int:
         from dlc.cli.plan_changes import show_changes
 
         return show_changes(args)
+    if args.names and args.changed_since is None:
+        raise UsageError("dlc plan: --names is only for --changed-since", "dlc plan --changed-since REV --names")
+    if args.changed_since is not None:
+        from dlc.cli.plan_since import show_rebuilt
+
+        return show_rebuilt(args)
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import read_workspace
     from dlc.plan.plan import plan_variants

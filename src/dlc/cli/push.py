@@ -5,25 +5,29 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cache, partial
 
 from dlc.build import base_images
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.models import ScanException
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, warn_of_end
+from dlc.cli.push_proof import Prover, Scanned
 from dlc.core import environment
-from dlc.core.checkout import read_workspace
+from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
+from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts, sbom
 from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
+from dlc.images.proof.signing import open_hand
 from dlc.images.push import push
-from dlc.images.push.push import Order, Pushed
+from dlc.images.push.push import Order, Pushed, leave_unsigned
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.plan.plan import plan_variants
 
@@ -32,7 +36,7 @@ EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --to, --compression, --unsupported, --no-scan, --dry-run, --set, --json."""
+    """Add GLOB, --to, --compression, --unsupported, --no-scan, --sign, --dry-run, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
@@ -43,6 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--unsupported", action="store_true", help="push images too that get no fixes any more")
     parser.add_argument("--no-scan", action="store_true", help="push without asking what dlc scan would say")
+    parser.add_argument(
+        "--sign", metavar="FILE",
+        help="sign the image and what is known of it by this private key (PEM); keyless: as the identity of a CI job",
+    )  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="show what would be pushed, and push nothing")
     add_set(parser)
     add_json(parser)
@@ -50,8 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Push one image after the other. The first error ends the run; images pushed before it stay."""
-    tree = read_workspace()
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
     fill_globs(args, tree)
+    # A wrong key ends the run before an engine is started.
+    hand = open_hand(args.sign, os.environ) if args.sign else None
     variants = load_variants(tree, args.globs, args.sets)
     if not args.unsupported:
         variant.require_supported(variants)
@@ -64,21 +75,20 @@ def run(args: argparse.Namespace) -> int:
     destination = open_destination(args.to, ca, frameworks)
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
+    pull_pushed(engine, plan.refs)
     keys = images.find_keys(engine, plan.refs)
     orders = push.make_orders(plan, {ref: facts.inspect_image(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)
+    prover = Prover(hand, workspace, tree, engine, plan, variants, args.sets) if hand else None
     rows = []
     for order in orders:
         if args.dry_run:
             row = _describe_intended(order, destination)
         else:
-            captured = cache(
-                partial(facts.capture_facts, engine, order.ref)
-            )  # once, for the scan and the bill of materials
-            if not args.no_scan:
-                _say_line(f"{order.id}: known vulnerabilities")
-                require_clean(scan_image(engine, captured(), exceptions, os.environ, date.today()))
-            row = _push_all(order, destination, engine, args.compression, captured)
+            # Once, for the scan and the bill of materials.
+            captured = cache(partial(facts.capture_facts, engine, order.ref))
+            scanned = None if args.no_scan else _scan(order, engine, captured(), exceptions)
+            row = _push_all(order, destination, engine, args.compression, captured, prover, scanned)
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
@@ -87,14 +97,25 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence[ScanException]) -> Scanned:
+    """Scan an image. Raises as `require_clean` does."""
+    _say_line(f"{order.id}: known vulnerabilities")
+    started = datetime.now(UTC)
+    scan = scan_image(engine, found, exceptions, os.environ, date.today())
+    require_clean(scan)
+    return Scanned(scan, found, started)
+
+
 def _push_all(
-    order: Order, destination: Destination, engine: Engine, compression: str, captured: Callable[[], facts.Facts]
-) -> Pushed:
-    _say_line(f"{order.id} to {destination.reference(order.framework)}")
+    order: Order, destination: Destination, engine: Engine, compression: str, captured: Callable[[], facts.Facts],
+    prover: Prover | None, scanned: Scanned | None,
+) -> Pushed:  # fmt: skip
+    where = destination.reference(order.framework)
+    _say_line(f"{order.id} to {where}")
     repository = destination.repository(order.framework, _say_line)
-    return push.push_image(
-        order, repository, engine, compression, _say_line, lambda: sbom.render_json(captured()).encode()
-    )
+    document = cache(lambda: sbom.render_json(captured()).encode())
+    prove = prover.make_prove(order, where, document, scanned) if prover else leave_unsigned
+    return push.push_image(order, repository, engine, compression, _say_line, document, prove)
 
 
 def _describe_intended(order: Order, destination: Destination) -> Pushed:

@@ -10,15 +10,21 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json
 from dlc.core.checkout import read_workspace
 from dlc.engine.connection import connect
-from dlc.images.inspection import facts, sbom
+from dlc.engine.pushed import pull_pushed
+from dlc.images.inspection import cyclonedx, facts, sbom
 
-HELP = "print the software bill of materials of a built image (SPDX 2.3 JSON)"
+HELP = "print the software bill of materials of a built image (SPDX or CycloneDX, JSON)"
 EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"
+
+FORMATS = {"spdx": sbom.render_json, "cyclonedx": cyclonedx.render_json}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ID, --json, --output."""
+    """Add ID, --format, --json, --output."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument(
+        "--format", choices=FORMATS, default="spdx", help="SPDX 2.3 or CycloneDX 1.6 (default: %(default)s)"
+    )
     # The document is JSON anyway.
     add_json(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
@@ -27,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
     ref, _ = selection.find_image(args.image, load_variants(read_workspace()))
-    text = sbom.render_json(facts.capture_facts(connect(), ref))
+    engine = connect()
+    pull_pushed(engine, [ref])
+    text = FORMATS[args.format](facts.capture_facts(engine, ref))
     if args.output:
         args.output.write_text(text)
     else:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import date
+from datetime import UTC, date, datetime
+from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json, print_text
+from dlc.cli.arguments import add_json, print_json, print_text, say_progress
 from dlc.core.checkout import read_workspace
 from dlc.engine.connection import connect
+from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts
 from dlc.images.inspection.advisories import Answer, Finding, Verdict, read_exceptions
-from dlc.images.inspection.scan import require_clean, scan_image
+from dlc.images.inspection.scan import Scan, require_clean, scan_image
+from dlc.images.inspection.vex import make_image_url, make_vex
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"
@@ -24,8 +28,9 @@ STATES = {"open": "bad", "expired": "bad", "excepted": "note", "unused": "note"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ID, --json."""
+    """Add ID, --vex, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument("--vex", type=Path, metavar="FILE", help="write what exceptions say as OpenVEX to this file")
     add_json(parser)
 
 
@@ -38,13 +43,28 @@ def run(args: argparse.Namespace) -> int:
     ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
-    found = scan_image(engine, facts.capture_facts(engine, ref), exceptions, os.environ, date.today())
+    pull_pushed(engine, [ref])
+    captured, today = facts.capture_facts(engine, ref), date.today()
+    found = scan_image(engine, captured, exceptions, os.environ, today)
+    if args.vex:
+        _write_vex(args.vex, captured, found)
     if args.json:
-        print_json(as_dict(ref, found.answers, found.verdict))
+        stamps = {"digest": captured.digest, "day": today.isoformat()}
+        print_json({**as_dict(ref, found.answers, found.verdict), **stamps})
     else:
         print_text(as_text(ref, found.answers, found.verdict), STATES)
     require_clean(found)
     return 0
+
+
+def _write_vex(path: Path, captured: facts.Facts, found: Scan) -> None:
+    """Write the document, before a finding ends the run; a scan that found nothing has none."""
+    product = make_image_url(captured.ref, captured.digest)
+    document = make_vex(captured, product, found.verdict, datetime.now(UTC))
+    if document is None:
+        say_progress(f"{path}: not written: nothing was found, so there is nothing to state")
+        return
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, object]:

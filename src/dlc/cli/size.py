@@ -10,6 +10,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, terminal_columns
 from dlc.core.checkout import read_workspace
 from dlc.engine.connection import Engine, connect
+from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import archive, facts, size
 
 HELP = "show what takes space in a built image; fail if it is over its budget"
@@ -35,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(read_workspace())
     ref, variant = selection.find_image(args.image, variants)
     engine = connect()
+    pull_pushed(engine, [ref])
     say_progress(f"{ref}: packages")
     found = facts.capture_facts(engine, ref)
     report = size.make_report(found, *archive.export_measured(engine, ref, say_progress))

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from uv import find_uv_bin
 
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import fill_globs, say_progress
-from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors
+from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
 from dlc.core.digests import hash_file
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageTestError, PackageIndexError, UsageError
 from dlc.core.process import run_program, stream_program
+from dlc.engine import images
 from dlc.engine.connection import connect
+from dlc.engine.pushed import pull_pushed
+from dlc.images.proof.tested import make_record, read_report, write_record
 
 HELP = "run tests/container on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
@@ -30,10 +34,11 @@ INSTALL_SECONDS = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --all."""
+    """Add GLOB, --junitxml, --all."""
     parser.add_argument(
         "globs", nargs="*", metavar="GLOB", help="which images, as in 'tensorflow-*'; none: the project's image"
     )
+    parser.add_argument("--junitxml", type=Path, metavar="FILE", help="also write the results here, as JUnit XML")
     parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
     parser.set_defaults(verb_that_selects=parser.prog)
 
@@ -45,23 +50,44 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     fill_globs(args, tree)
     # A selector that matches nothing is an error before anything runs.
-    load_variants(tree, args.globs)
+    refs = {variant.ref: variant.id for variant in load_variants(tree, args.globs)}
     folders = [CONTAINER, JOBS] if args.all else [CONTAINER]
     for folder in folders:
         if not (root / folder).is_dir():
             raise UsageError(f"{root}: expected {folder}, found none", "run dlc test inside a checkout")
     found = _find_pytest(root)
     engine = connect()
+    pull_pushed(engine, refs)
     # More at once than cores: jobs wait for each other more than they compute.
     beside_each_other = ["-n", str(3 * (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *beside_each_other]
     argv += [*(str(root / folder) for folder in folders), "-m", "image", *(f"--image={glob}" for glob in args.globs)]
-    code = stream_program(
-        argv, lambda line: print(line, flush=True), env={**engine.environment, **found}, cwd=workspace.root
-    )
+    digests = {image.digest: refs[ref] for ref, image in images.find_images(engine, refs).items()}
+    with scratch_folder("dlc-test-") as place:
+        report = place / "report.xml"
+        code = stream_program(
+            [*argv, f"--junitxml={report}"],
+            lambda line: print(line, flush=True),
+            env={**engine.environment, **found},
+            cwd=workspace.root,
+        )
+        _keep_results(report, digests)
+        if args.junitxml and report.exists():
+            args.junitxml.write_bytes(report.read_bytes())
     if code:
         raise ImageTestError(f"{', '.join(args.globs)}: the tests did not pass (pytest's exit code {code})")
     return 0
+
+
+def _keep_results(report: Path, digests: Mapping[str, str]) -> None:
+    """Keep what was found of each image, for `dlc push --sign`. A pytest that was ended leaves no report."""
+    if not report.exists():
+        return
+    found = read_report(report.read_text(), digests.values())
+    for digest, identifier in digests.items():
+        passed, failed = found[identifier]
+        if passed or failed:
+            write_record(cache_folder(), make_record(digest, passed, failed, datetime.now(UTC)))
 
 
 def _find_pytest(root: Path) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from dlc.cli.arguments import add_json, print_json, print_text, say_progress
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
+from dlc.core.errors import UsageError
 from dlc.debian import suites
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
@@ -21,15 +22,35 @@ DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: do
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add WHAT, PACKAGE, --write, --json."""
+    """Add WHAT, PACKAGE, --security, --scan, --write, --commit, --json."""
     parser.add_argument("what", choices=["packages", "debian"], help=DESCRIPTIONS)
     parser.add_argument("package", nargs="*", metavar="PACKAGE", help="with `packages`: only these may change")
+    parser.add_argument(
+        "--security", action="store_true", help="with `packages`: only what `dlc scan` complains about in built images"
+    )
+    parser.add_argument(
+        "--scan", action="append", default=[], metavar="FILE",
+        help="with --security: take what `dlc scan ID --json` printed, and scan nothing; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--commit", action="store_true", help="with --security: commit the newer versions, a commit for each image set"
+    )
     parser.add_argument("--write", action="store_true", help="write the newer versions into the files, and lock again")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each change."""
+    if (args.commit or args.scan) and not args.security:
+        raise UsageError("dlc update: --scan and --commit are only for --security", "dlc update packages --security")
+    if args.security:
+        if args.what != "packages":
+            raise UsageError(
+                "dlc update debian: --security is for packages", "dlc update debian --write takes all newer versions"
+            )
+        from dlc.cli.update_security import update_for_security
+
+        return update_for_security(args)
     if args.what == "debian":
         return _update_debian(find_root(), args.write, as_json=args.json)
     return _update_packages(find_root(), args.package, args.write, as_json=args.json)

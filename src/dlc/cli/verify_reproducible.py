@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from dataclasses import asdict
+from datetime import date
 
 from dlc.build import base_images, buildx
 from dlc.build.buildkit_log import Step
@@ -54,8 +55,13 @@ def run(args: argparse.Namespace) -> int:
         found = reproducible.find_differences(*archives) or _compare_with_built(plan, engine, archives[0])
         if not args.json:
             print_text(as_text(variant.id, archives[0], found))
-        rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
-                     "differences": [asdict(difference) for difference in found]})  # fmt: skip
+        rows.append({
+            "id": variant.id,
+            "day": date.today().isoformat(),
+            "digests": [archive.digest for archive in archives],
+            "identical": not found,
+            "differences": [asdict(difference) for difference in found],
+        })  # fmt: skip
     if args.json:
         print_json(rows)
     if differing := [str(row["id"]) for row in rows if not row["identical"]]:

@@ -126,8 +126,8 @@ def read_tree(root: Path, tops: Sequence[str] = FOLDERS) -> Tree:
     files: dict[str, SourceFile] = {}
     for top in tops:
         for folder, names, file_names in os.walk(root / top, onerror=_refuse_folder):
-            names[:] = sorted(name for name in names if not _is_left_over(name))
-            for name in sorted(name for name in file_names if not _is_left_over(name)):
+            names[:] = sorted(name for name in names if not is_left_over(name))
+            for name in sorted(name for name in file_names if not is_left_over(name)):
                 path = Path(folder, name)
                 if path.is_file():
                     files[path.relative_to(root).as_posix()] = _read_source(path)
@@ -175,7 +175,8 @@ def _refuse_folder(error: OSError) -> None:
         raise error
 
 
-def _is_left_over(name: str) -> bool:
+def is_left_over(name: str) -> bool:
+    """Tell whether a file or folder of this name is part of no tree."""
     return any(fnmatchcase(name, pattern) for pattern in LEFTOVERS)
 
 

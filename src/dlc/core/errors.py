@@ -121,6 +121,12 @@ class ImageError(DlcError):
     exit_code = 32
 
 
+class ProofError(DlcError):
+    """The proof of an image is missing, does not verify, or is not what the policy asks for."""
+
+    exit_code = 33
+
+
 class ProfileError(DlcError):
     """What was measured of a training job cannot be read, or is not enough."""
 

@@ -11,6 +11,8 @@ from dlc.buildspec.yaml_layers import list_origins
 from dlc.core.checkout import Tree
 from dlc.plan.plan import plan_variants
 
+# What git and CI systems write if there is no revision before: of a new branch, for example.
+NO_REVISION = "0" * 40
 SAME, CHANGED, ADDED, REMOVED = "same", "changed", "added", "removed"
 
 
@@ -37,6 +39,38 @@ class ImageChanges:
     lock: str = ""
     # Parts that get another content key, lowest first; empty if a lock is stale, because then nobody knows.
     parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """An image that has another content key than before."""
+
+    id: str
+    # Parts with another key, lowest first; empty if there is nothing to compare with.
+    parts: tuple[str, ...]
+    # Why there is nothing to compare with; else empty.
+    why: str = ""
+
+
+def find_rebuilt(
+    before: Sequence[Variant] | None, after: Sequence[Variant], old: Tree, new: Tree
+) -> tuple[Rebuilt, ...]:
+    """Find the images that have another content key than before. `before` is None if nobody can read what was.
+
+    Raises LockError for a stale lock of now, as a plan does.
+    """
+    known = {variant.id: variant for variant in before or ()}
+    found = []
+    for variant in after:
+        if before is None:
+            found.append(Rebuilt(variant.id, (), "this dlc cannot read the buildspec of that time"))
+        elif variant.id not in known:
+            found.append(Rebuilt(variant.id, (), "the image is new"))
+        elif stale := explain_staleness(old, known[variant.id]):
+            found.append(Rebuilt(variant.id, (), f"its lock could not be used then: {stale}"))
+        elif parts := _list_changed_parts(known[variant.id], variant, old, new):
+            found.append(Rebuilt(variant.id, parts))
+    return tuple(found)
 
 
 def compare_images(

@@ -143,7 +143,7 @@ NEEDS_A_CHECKOUT = {
     "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH],
     "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
     "push": [TORCH, "--to", "localhost:1"], "export": [TORCH, "folder"], "verify-reproducible": [TORCH],
-    "advise": ["--measured", "p4d.24xlarge=192"],
+    "advise": ["--measured", "p4d.24xlarge=192"], "ci": ["github"],
     "run": [TORCH, "train.py"], "tune-batch": [TORCH, "train.py", "--hp-name", "batch"],
 }  # fmt: skip
 
@@ -161,7 +161,8 @@ def test_a_name_that_no_image_has_is_said_before_an_engine_is_looked_for(
 
 # These read the images of this dlc's own checkout where there is no other, and write nothing there.
 IN_ANY_FOLDER = ("list", "show", "plan", "size", "sbom", "scan", "advise", "profile", "run", "tune-batch", "shell",
-                 "init", "build", "test", "diff", "push", "export", "verify-reproducible", "submit")  # fmt: skip
+                 "init", "build", "test", "diff", "push", "verify", "export", "verify-reproducible",
+                 "submit", "ci", "promote", "prune", "site")  # fmt: skip
 WITHOUT_IMAGES = ("engine", "doctor", "packages", "lint", "ps", "logs", "stop", "exec", "clean", "completion")
 WITHOUT_A_CHECKOUT = (*IN_ANY_FOLDER, *WITHOUT_IMAGES)
 
@@ -178,7 +179,8 @@ def test_outside_a_checkout_nothing_is_read_or_written(
 
 @pytest.mark.usefixtures("no_engine")
 @pytest.mark.parametrize(
-    ("verb", "expected"), [("list", TORCH), ("show", "base.image"), ("plan", TORCH), ("advise", "p4d.24xlarge")]
+    ("verb", "expected"),
+    [("list", TORCH), ("show", "base.image"), ("plan", TORCH), ("advise", "p4d.24xlarge"), ("ci", TORCH)],
 )
 def test_what_only_reads_works_in_any_folder(
     verb: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -56,7 +56,7 @@ def test_only_unsupported_images_are_refused_by_push() -> None:
 
 
 def test_push_asks_for_a_flag_before_it_looks_for_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "read_workspace", lambda: locked(UNSUPPORTED))
+    monkeypatch.setattr(push, "read_workspace", lambda _: locked(UNSUPPORTED))
     monkeypatch.setattr(push, "connect", lambda: pytest.fail("asked for an engine"))
     with pytest.raises(ImageError, match="unsupported: too old"):
         run(["push", "pytorch-*", "--to", "registry.example/team"])

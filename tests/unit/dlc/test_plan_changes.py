@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.plan_changes import as_text
 from dlc.core.checkout import SourceFile, Tree
-from dlc.plan.changes import ADDED, CHANGED, REMOVED, SAME, Difference, ImageChanges, compare_images
+from dlc.plan.changes import ADDED, CHANGED, REMOVED, SAME, Difference, ImageChanges, compare_images, find_rebuilt
 from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, unlocked
 
 OWN_ID = f"{TORCH_ID}-demo"
@@ -64,3 +64,27 @@ def test_images_come_and_go() -> None:
     assert compare(few, many)[f"{TORCH_ID}-xla"].what == ADDED
     assert compare(many, few)[f"{TORCH_ID}-xla"].what == REMOVED
     assert f"{TORCH_ID}-xla: removed" in as_text([*compare(many, few).values()], "older")
+
+
+def rebuilt(old: Tree, new: Tree) -> dict[str, tuple[tuple[str, ...], str]]:
+    found = find_rebuilt(load_variants(old), load_variants(new), old, new)
+    return {each.id: (each.parts, each.why) for each in found}
+
+
+def test_only_an_image_with_another_content_key_is_built_anew() -> None:
+    tree = locked(unlocked())
+    assert rebuilt(tree, tree) == {}
+    budget = changed(unlocked(), PYTORCH_PATH, f"{PYTORCH}    budget: {{gigabytes: '9', why: it grew}}\n")
+    assert rebuilt(tree, locked(budget)) == {}
+    launcher = rebuilt(tree, changed(tree, "src/entrypoint/launcher.py", "print('newer')\n"))
+    assert launcher == {TORCH_ID: (("image",), ""), TENSORFLOW_ID: (("image",), "")}
+    assert set(rebuilt(tree, locked(changed(unlocked(), PYTORCH_PATH, NEWER)))) == {TORCH_ID}
+
+
+def test_an_image_with_nothing_to_compare_with_is_built_anew_and_says_why() -> None:
+    tree, stale = locked(unlocked()), changed(locked(unlocked()), PYTORCH_PATH, NEWER)
+    parts, why = rebuilt(stale, locked(changed(unlocked(), PYTORCH_PATH, NEWER)))[TORCH_ID]
+    assert (parts, why.startswith("its lock could not be used then: ")) == ((), True)
+    news = find_rebuilt((), load_variants(tree), {}, tree)
+    assert {each.why for each in news} == {"the image is new"}
+    assert {each.id for each in find_rebuilt(None, load_variants(tree), {}, tree)} == {TORCH_ID, TENSORFLOW_ID}

@@ -25,6 +25,8 @@ DLC = {
     "build": ("core", "debian", "engine", "buildspec", "plan"),
     "images.inspection": ("core", "debian", "engine", "buildspec", "plan", "build"),
     "images.push": ("core", "engine", "plan", "images.inspection"),
+    "images.proof": ("core", "buildspec", "plan", "images.inspection", "images.push"),
+    "images.site": ("core", "buildspec", "images.inspection"),
     "jobs.advice": ("core", "buildspec"),
     "jobs.run": ("core", "engine"),
     "jobs.tune": ("core", "engine", "jobs.run"),
@@ -39,7 +41,8 @@ DLC = {
     "submit.dstack": ("submit.places", "submit.task_files"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "plan", "build", "images.inspection", "images.push"),
-        *("jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file", "submit.places", "submit.records"),
+        *("images.proof", "images.site", "jobs.advice", "jobs.run", "jobs.tune", "jobs.job_file"),
+        *("submit.places", "submit.records"),
     ),
     "__main__": ("core", "cli"),
 }

@@ -30,6 +30,8 @@ ACTING = {
     "shell": "becomes the shell",
     "completion": "prints a script for a shell",
     "docs": "writes files",
+    "site": "writes files",
+    "ci": "prints the file of a CI system",
 }
 # Verbs that read, and words with which they do it here, without an engine. None: it needs an image or a network.
 READING: dict[str, tuple[str, ...] | None] = {
@@ -37,7 +39,7 @@ READING: dict[str, tuple[str, ...] | None] = {
     "engine": ("status",), "ps": (), "clean": ("--jobs",), "advise": ADVISE, "profile": ("rank-0.json",),
     "lint": ("train.py", "--no-torchfix"), "run": ("x:1", "train.py", "--explain"),
     "update": None, "size": None, "sbom": None, "diff": None, "push": None, "scan": None,
-    "verify-reproducible": None, "tune-batch": None,
+    "verify-reproducible": None, "verify": None, "tune-batch": None, "promote": None, "prune": None,
 }  # fmt: skip
 HERE = {verb: words for verb, words in READING.items() if words is not None}
 # Commands that somebody copies, and lines of FILE:LINE:COLUMN that editors read, are not broken.

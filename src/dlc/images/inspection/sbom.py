@@ -64,7 +64,7 @@ def make_document(facts: Facts) -> Json:
         "SPDXID": DOCUMENT,
         "name": facts.ref,
         "documentNamespace": f"urn:dlc:sbom:{facts.digest.removeprefix('sha256:')}",
-        "creationInfo": {"created": _cut_to_seconds(facts.created), "creators": ["Tool: dlc"]},
+        "creationInfo": {"created": cut_to_seconds(facts.created), "creators": ["Tool: dlc"]},
         "packages": packages,
         "hasExtractedLicensingInfos": [
             _make_extracted(identifier, name) for identifier, name in sorted(references.items())
@@ -106,7 +106,7 @@ def _describe_package(package: Package, expression: str, os: str) -> Json:
         "licenseConcluded": UNKNOWN,
         "licenseDeclared": expression,
         "copyrightText": UNKNOWN,
-        "externalRefs": [_make_locator(package, os)],
+        "externalRefs": [_make_locator(make_package_url(package, os))],
     }
     if package.verification:
         value["packageVerificationCode"] = {"packageVerificationCodeValue": package.verification}
@@ -117,19 +117,21 @@ def _describe_package(package: Package, expression: str, os: str) -> Json:
     return value
 
 
-def _make_locator(package: Package, os: str) -> Json:
+def _make_locator(url: str) -> Json:
+    return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}
+
+
+def make_package_url(package: Package, os: str) -> str:
     """Return the package URL, by which scanners find advisories. Debian's has the release and the source package."""
     name, version = package.name, quote(package.version)
     if package.kind == "debian":
         vendor = os.partition(" ")[0].lower()
         release = f"&distro={vendor}-{found[1]}" if (found := re.search(r" (\d+(?:\.\d+)?)", os)) else ""
         source = quote(f"{package.source}@{package.source_version}", safe="")
-        url = f"pkg:deb/{vendor}/{quote(name)}@{version}?arch={package.architecture}{release}&upstream={source}"
-    elif package.kind == "python":
-        url = f"pkg:pypi/{normal_name(name)}@{version}"
-    else:
-        url = f"pkg:generic/{name}@{version}"
-    return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}
+        return f"pkg:deb/{vendor}/{quote(name)}@{version}?arch={package.architecture}{release}&upstream={source}"
+    if package.kind == "python":
+        return f"pkg:pypi/{normal_name(name)}@{version}"
+    return f"pkg:generic/{name}@{version}"
 
 
 def _make_extracted(reference: str, name: str) -> Json:
@@ -139,14 +141,22 @@ def _make_extracted(reference: str, name: str) -> Json:
 
 def _list_relationships(packages: tuple[Package, ...]) -> list[Json]:
     """State that the document describes the image, which contains the packages, and which depend on others."""
-    known = _map_providers(packages)
     found = [_make_relationship(DOCUMENT, "DESCRIBES", IMAGE)]
     found += [_make_relationship(IMAGE, "CONTAINS", make_identifier(package)) for package in packages]
+    for own, others in map_dependencies(packages).items():
+        found += [_make_relationship(own, "DEPENDS_ON", other) for other in others]
+    return found
+
+
+def map_dependencies(packages: tuple[Package, ...]) -> Mapping[str, Sequence[str]]:
+    """Map each package's identifier to those of the installed packages that it requires, sorted."""
+    known = _map_providers(packages)
+    found = {}
     for package in packages:
         kind = "debian" if package.kind == "dlc" else package.kind
-        wanted = {known.get((kind, normal_name(name))) for name in package.requires} - {None}
         own = make_identifier(package)
-        found += [_make_relationship(own, "DEPENDS_ON", other) for other in sorted(map(str, wanted)) if other != own]
+        wanted = {known.get((kind, normal_name(name))) for name in package.requires} - {None, own}
+        found[own] = sorted(map(str, wanted))
     return found
 
 
@@ -166,7 +176,7 @@ def make_identifier(package: Package) -> str:
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", lambda match: f"-{ord(match[0]):02x}-", words)
 
 
-def _cut_to_seconds(created: str) -> str:
+def cut_to_seconds(created: str) -> str:
     """Return a time without the fraction that engines write and SPDX does not allow."""
     return re.sub(r"\.\d+", "", created)
 

@@ -3,10 +3,6 @@
 Of an image's tags `2.13.0-training-cpu-py311-bookworm` moves with every push. With `-20261120` at its end it names the
 day of the commit, with `-0123456789ab` the first digits of the content key, which differ for other sources. An image of
 `--set` keeps the `-set-0123abcd` of its reference in each of them: it never takes the plain image's tags.
-
-The bill of materials is an OCI 1.1 referrer. A registry without the referrers API (docker-registry 2.8, older ones of
-vendors) gets the index under the tag `sha256-DIGEST` that the distribution specification has for such: clients look
-there.
 """
 
 from __future__ import annotations
@@ -21,7 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DiskError, ImageError
@@ -29,7 +24,8 @@ from dlc.core.labels import CREATED, FRAMEWORK, FRAMEWORK_VERSION, ID, KEY, OS
 from dlc.engine.connection import Engine
 from dlc.images.push.layers import Descriptor, Saved, Uploads, open_saved
 from dlc.images.push.layers import make_manifest as manifest_of
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.images.push.referrers import attach_bill
+from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.verify import Inspected, MismatchError, require_same, verify_served
 from dlc.plan.plan import Plan
 
@@ -40,9 +36,6 @@ LONGEST = 128
 # Variant.suffix puts this behind a reference.
 OF_SET = re.compile(r"-set-[0-9a-f]+$")
 WORKSPACE_PREFIX = "dlc-push-"
-SPDX = "application/spdx+json"
-EMPTY = b"{}"
-EMPTY_KIND = "application/vnd.oci.empty.v1+json"
 
 
 @dataclass(frozen=True)
@@ -96,12 +89,22 @@ def make_orders(
     return tuple(found)
 
 
+def leave_unsigned(_repository: Repository, _image: Manifest) -> None:
+    """Attach nothing: the `prove` of a push without a signature."""
+
+
 def push_image(
-    order: Order, repository: Repository, engine: Engine, compression: str, say: Say, bill: Callable[[], bytes]
+    order: Order,
+    repository: Repository,
+    engine: Engine,
+    compression: str,
+    say: Say,
+    bill: Callable[[], bytes],
+    prove: Callable[[Repository, Manifest], None] = leave_unsigned,
 ) -> Pushed:
     """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
 
-    `bill` makes the bill of materials, which is attached before any tag moves.
+    `bill` makes the bill of materials, which is attached before any tag moves; `prove` attaches what is signed.
     """
     start = time.monotonic()
     uploaded = 0
@@ -113,6 +116,7 @@ def push_image(
             manifest, uploaded = _upload_image(image, repository, compression, say)
         verify_served(order.inspected, repository, manifest.digest)
     attached = attach_bill(repository, manifest, bill)
+    prove(repository, manifest)
     for tag in order.tags:
         _move_tag(repository, tag, manifest)
     seconds = time.monotonic() - start
@@ -202,50 +206,3 @@ def open_workspace(size: int) -> Iterator[Path]:
                 "free space there, or name another folder in TMPDIR",
             )
         yield folder
-
-
-def attach_bill(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
-    """Attach the document unless one of its kind is there; return its manifest's digest. Raises RegistryError.
-
-    `document` is called only if it is needed.
-    """
-    there = [found for found in repository.referrers(subject.digest) if found.get("artifactType") == SPDX]
-    if there:
-        return str(there[0]["digest"])
-    data = document()
-    with scratch_folder("dlc-sbom-") as folder:
-        for content in (EMPTY, data):
-            path = folder / "blob"
-            path.write_bytes(content)
-            if repository.size(make_digest(content)) != len(content):
-                repository.upload(path, make_digest(content))
-    manifest = make_referrer(subject, data)
-    if not repository.put_manifest(manifest.digest, manifest):
-        _add_to_index(repository, subject, manifest)
-    return manifest.digest
-
-
-def make_referrer(subject: Manifest, document: bytes) -> Manifest:
-    """Make the manifest of an SPDX document about an image. Pure."""
-    content = {
-        "schemaVersion": 2,
-        "mediaType": KINDS[0],
-        "artifactType": SPDX,
-        "config": _describe_blob(EMPTY_KIND, EMPTY),
-        "layers": [_describe_blob(SPDX, document)],
-        "subject": _describe_blob(subject.kind, subject.data),
-    }
-    return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
-
-
-def _add_to_index(repository: Repository, subject: Manifest, manifest: Manifest) -> None:
-    """Add a referrer to the index under the fallback tag, beside what others have put there."""
-    others = [found for found in repository.referrers(subject.digest) if found.get("digest") != manifest.digest]
-    own = {**_describe_blob(manifest.kind, manifest.data), "artifactType": SPDX}
-    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, own]}
-    data = json.dumps(content, separators=(",", ":")).encode()
-    repository.put_manifest(make_fallback_tag(subject.digest), Manifest(data, INDEX))
-
-
-def _describe_blob(kind: str, data: bytes) -> Mapping[str, Any]:
-    return {"mediaType": kind, "digest": make_digest(data), "size": len(data)}

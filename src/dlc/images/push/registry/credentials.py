@@ -23,6 +23,8 @@ HUB_API = "registry-1.docker.io"
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 REGISTRY = re.compile(rf"(?:{NAME}(?:\.{NAME})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
 PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 HUB_ENTRY = "https://index.docker.io/v1/"
 TOKEN_USER = "<token>"  # noqa: S105 (a helper's user name for an identity token)
 
@@ -42,7 +44,7 @@ class Address:
         return f"{scheme}://{HUB_API if self.registry == HUB else self.registry}"
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str, option: str = "--to") -> Address:
     """Parse `REGISTRY/REPO`. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
     registry, _, path = text.partition("/")
     named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
@@ -50,10 +52,29 @@ def parse_address(text: str) -> Address:
         # Without a user and a password.
         public = re.sub(r"^.*@(?!sha256:)", "", text)
         raise UsageError(
-            f"--to {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
+            f"{option} {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
             "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",
         )
     return Address(registry, path)
+
+
+def parse_reference(text: str) -> tuple[Address, str]:
+    """Parse `REGISTRY/REPO:TAG` or `REGISTRY/REPO@sha256:...`: the repository, then the tag or the digest.
+
+    A digest goes before a tag. Raises UsageError for anything else: without a tag it would be a tag that moves.
+    """
+    name, _, digest = text.partition("@")
+    head, _, last = name.rpartition("/")
+    last, _, tag = last.partition(":")
+    registry, _, path = f"{head}/{last}".partition("/")
+    is_named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
+    is_whole = DIGEST.fullmatch(digest) if digest else TAG.fullmatch(tag)
+    if not (is_named and is_whole and PATH.fullmatch(path) and _has_port(registry)):
+        raise UsageError(
+            f"{text}: expected REGISTRY/REPO:TAG or REGISTRY/REPO@sha256:DIGEST, found another text",
+            "the registry's name has a dot, a port or is localhost; dlc push prints whole references",
+        )
+    return Address(registry, path), digest or tag
 
 
 def _has_port(registry: str) -> bool:

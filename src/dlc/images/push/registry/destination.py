@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,24 +41,31 @@ class Destination:
         """Return the same with the registry: `registry.example/team/pytorch`."""
         return f"{self.registry}/{self.name(framework)}"
 
-    def repository(self, framework: str, say: Callable[[str], None]) -> Repository:
-        """Return a client for that repository, which is created if ECR lacks it."""
+    def repository(self, framework: str, say: Callable[[str], None], others: Sequence[str] = ()) -> Repository:
+        """Return a client for that repository, which is created if ECR lacks it.
+
+        `others` are further repositories of this registry that may have the same layers.
+        """
         name = self.name(framework)
         self.prepare(name)
-        beside = [(other, self._session(name, other)) for other in map(self.name, self.frameworks) if other != name]
+        named = [*others, *map(self.name, self.frameworks)]
+        beside = [(other, self._session(name, other)) for other in named if other != name]
         return Repository(self._session(name), name, say, beside=beside)
 
     def _session(self, name: str, also_read: str = "") -> Session:
         return Session(self.address.url, name, self.credentials, self.ca, also_read=also_read)
 
 
-def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = ()) -> Destination:
-    """Return what `--to` names. Raises UsageError for a wrong address, RegistryError if credentials cannot be read."""
+def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = (), option: str = "--to") -> Destination:
+    """Return what `--to`, or another option, names.
+
+    Raises UsageError for a wrong address, RegistryError if credentials cannot be read.
+    """
     if to == ECR:
         # boto3 takes a second to import, and need not be installed.
         from dlc.images.push.registry import ecr
 
         registry, known = ecr.log_in_to_ecr()
         return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository, frameworks)
-    address = parse_address(to)
+    address = parse_address(to, option)
     return Destination(address, credentials.read_credentials(address.registry), ca, lambda _: None, frameworks)

@@ -263,11 +263,12 @@ class Session:
 
     def __init__(
         self, url: str, repository: str, credentials: Credentials | None = None, ca: Path | None = None,
-        *, also_read: str = "",
+        *, also_read: str = "", actions: str = "pull,push",
     ) -> None:  # fmt: skip
-        """Make a session whose tokens are good for reading `also_read`, another repository, too."""
+        """Make a session whose tokens are good for these actions, and for reading `also_read`, another repository."""
         self.url = url
-        self._scopes = [f"repository:{repository}:pull,push"]
+        self._verb = actions.rpartition(",")[2]
+        self._scopes = [f"repository:{repository}:{actions}"]
         self._scopes += [f"repository:{also_read}:pull"] if also_read else []
         self.registry = urllib.parse.urlsplit(url).netloc
         self._repository = repository
@@ -359,10 +360,10 @@ class Session:
                 f"{self.registry}: expected credentials for {self._repository}, found none in the docker configuration",
                 f"docker login {self.registry}",
             )
-        user = self._credentials.user
+        user, verb = self._credentials.user, self._verb
         return RegistryError(
-            f"{self.registry}: expected push rights for user {user} on {self._repository}, found the push refused",
-            ECR_REMEDY if user == "AWS" else f"docker login {self.registry}, as a user who may push there",
+            f"{self.registry}: expected {verb} rights for user {user} on {self._repository}, found the {verb} refused",
+            ECR_REMEDY if user == "AWS" else f"docker login {self.registry}, as a user who may {verb} there",
         )
 
 

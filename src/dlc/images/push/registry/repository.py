@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.http import NO_REGISTRY, Session, TransientError
+from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 INDEX = "application/vnd.oci.image.index.v1+json"
+# Images of several platforms.
+INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 # What a tag can mean besides one image: several platforms, or an image of 2014's format.
 OTHER_KINDS = (
-    INDEX,
-    "application/vnd.docker.distribution.manifest.list.v2+json",
+    *INDEXES,
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
@@ -29,6 +32,18 @@ OTHER_KINDS = (
 DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 # A registry may ask for so many; more is for the user to decide.
 LONGEST_DELAY_SECONDS = 300.0
+
+# How a registry names the next page of a list.
+NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
+MOST_PAGES = 100
+# A download is asked for in pieces: one that fails costs no more than itself.
+PIECE_BYTES = 4 << 20
+TAGS_AT_ONCE = 1000
+DAMAGED = "the registry's copy is damaged: push the image again, or ask who runs the registry"
+MAY_DELETE = (
+    "allow deletion in the registry (docker-registry: REGISTRY_STORAGE_DELETE_ENABLED=true), or let its own policy "
+    "remove images (ECR: lifecycle policies)"
+)
 
 T = TypeVar("T")
 
@@ -89,6 +104,40 @@ class Repository:
             raise RegistryError(f"{answer.where}: expected a manifest with configuration and layers", NO_REGISTRY)
         return Manifest(answer.body, kind)
 
+    def any_manifest(self, reference: str) -> Manifest | None:
+        """Return what a tag or a digest means: an image, a document about one, or an index; None if there is none."""
+        headers = {"Accept": ", ".join((*KINDS, *INDEXES))}
+        path = self._path("manifests", reference)
+        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=(200, 404)))
+        kind = answer.headers.get_content_type()
+        if answer.status == 404:
+            return None
+        if kind not in (*KINDS, *INDEXES):
+            raise RegistryError(f"{answer.where}: expected a manifest or an index, found {kind}", NO_REGISTRY)
+        answer.json("a manifest")
+        return Manifest(answer.body, kind)
+
+    def tags(self) -> list[str]:
+        """Return all tags, of documents too; none if there is no such repository."""
+        found: list[str] = []
+        path = f"/v2/{self.name}/tags/list?n={TAGS_AT_ONCE}"
+        while path:
+            answer = self._retry(partial(self._session.send, "GET", path, accept=(200, 404)))
+            if answer.status == 404:
+                break
+            listed = answer.json("a list of tags").get("tags")
+            found += [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
+            following = NEXT_PAGE.search(answer.headers.get("Link", ""))
+            path = following[1] if following and following[1] != path else ""
+        return found
+
+    def delete(self, reference: str) -> None:
+        """Remove a manifest with all its tags by its digest, or a tag. What is gone already is no error."""
+        path = self._path("manifests", reference)
+        answer = self._retry(lambda: self._session.send("DELETE", path, accept=(200, 202, 204, 404, 405)))
+        if answer.status == 405:
+            raise RegistryError(f"{answer.where}: the registry allows no deletion (status 405)", MAY_DELETE)
+
     def put_manifest(self, reference: str, manifest: Manifest) -> bool:
         """Store a manifest under its digest or a tag. Return whether the registry lists it with its subject itself."""
         headers = {"Content-Type": manifest.kind}
@@ -107,19 +156,56 @@ class Repository:
             return listed
         return self._index(self._path("manifests", make_fallback_tag(digest))) or []
 
+    def platforms(self, reference: str) -> list[Mapping[str, Any]]:
+        """Return descriptors of the images of several platforms that a tag or a digest means; none if it means one."""
+        return self._index(self._path("manifests", reference)) or []
+
     def _index(self, path: str) -> list[Mapping[str, Any]] | None:
-        """Return the descriptors in an index; None if there is no index."""
+        """Return the descriptors in an index, of all its pages; None if there is no index."""
+        found: list[Mapping[str, Any]] = []
+        for _ in range(MOST_PAGES):
+            answer = self._read_page(path)
+            if answer is None:
+                return None
+            listed = answer.json("an index").get("manifests")
+            found += [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+            link = NEXT_PAGE.search(answer.headers.get("Link", ""))
+            if link is None:
+                return found
+            path = link[1]
+        raise RegistryError(f"{self.name}: expected at most {MOST_PAGES} pages of an index, found more", NO_REGISTRY)
+
+    def _read_page(self, path: str) -> Answer | None:
         accept = (200, 400, 404, 405)
         answer = self._retry(lambda: self._session.send("GET", path, headers={"Accept": INDEX}, accept=accept))
-        if answer.status != 200 or answer.headers.get_content_type() != INDEX:
-            return None
-        found = answer.json("an index").get("manifests")
-        return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+        return answer if answer.status == 200 and answer.headers.get_content_type() == INDEX else None
 
     def blob(self, digest: str) -> bytes | None:
         """Return a small blob, such as a configuration, as the registry serves it: not checked against its digest."""
         answer = self._retry(lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, 404)))
         return answer.body if answer.status == 200 else None
+
+    def download(self, digest: str, size: int, path: Path) -> None:
+        """Write a blob of so many bytes to a file. Raises RegistryError if the registry serves other bytes."""
+        hashed = hashlib.sha256()
+        with path.open("wb") as file:
+            while (written := file.tell()) < size:
+                piece = self._read_piece(digest, written, min(written + PIECE_BYTES, size))
+                hashed.update(piece)
+                file.write(piece)
+        if (found := f"sha256:{hashed.hexdigest()}") != digest:
+            raise RegistryError(f"{self.name}: expected the blob {digest}, found {found}", DAMAGED)
+
+    def _read_piece(self, digest: str, start: int, end: int) -> bytes:
+        """Return the bytes of a blob from `start` to `end`, of which the last is not part of it."""
+        headers = {"Range": f"bytes={start}-{end - 1}"}
+        path = self._path("blobs", digest)
+        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=(200, 206)))
+        # A registry may send the whole blob.
+        piece = answer.body[start:end] if answer.status == 200 else answer.body
+        if len(piece) != end - start:
+            raise RegistryError(f"{answer.where}: expected {end - start} bytes, found {len(piece)}", DAMAGED)
+        return piece
 
     def size(self, digest: str) -> int | None:
         """Return the bytes of a blob that the repository has, else None."""

@@ -1,0 +1,168 @@
+"""Builds on a builder of docker buildx for `dlc build --builder` and `--push`, and moves tags when all is verified."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from dlc.build import base_images, host_inputs, on_builder
+from dlc.build.bake_file import Caches
+from dlc.build.buildx import new_log, read_revision
+from dlc.build.on_builder import Place, make_caches
+from dlc.build.progress_display import open_display
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import Variant
+from dlc.cli.arguments import print_json, say_progress, warn_of_end
+from dlc.cli.lock import lock_new_project
+from dlc.core import environment, labels
+from dlc.core.atomic_files import report_disk_errors
+from dlc.core.checkout import Tree, find_workspace, read_workspace
+from dlc.core.errors import UsageError
+from dlc.engine.builders import Builder, find_builder, make_client
+from dlc.engine.pushed import Record, write_record
+from dlc.images.push import from_builder
+from dlc.images.push.push import make_tags
+from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.registry.repository import Repository
+from dlc.plan.plan import Plan, plan_variants
+
+
+@dataclass(frozen=True)
+class Result:
+    """One image in a registry. `built`: it was not there before."""
+
+    id: str
+    repository: str
+    digest: str
+    tags: tuple[str, ...]
+    built: bool
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where an image goes, and which tags it gets there."""
+
+    repository: Repository
+    # With its registry.
+    name: str
+    tags: tuple[str, ...]
+
+
+def choose_engine(args: argparse.Namespace) -> None:
+    """Take the engine that a builder is the BuildKit of; leave any other builder to build for the engine of this host.
+
+    Raises EngineError for a builder that is not there.
+    """
+    builder = find_builder(args.builder)
+    builder.require_platform()
+    if builder.is_engine:
+        os.environ.pop("DOCKER_HOST", None)
+        os.environ["DOCKER_CONTEXT"] = builder.name
+        args.builder = None
+
+
+def build_and_push(args: argparse.Namespace) -> int:
+    """Plan, skip what the registry has, let the builder build and push the rest, verify it, move the tags, report."""
+    if not args.builder:
+        raise UsageError(
+            "dlc build --push: expected --builder NAME, found none",
+            "an engine's images: dlc push GLOB --to REGISTRY/REPO",
+        )
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
+    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets), tree, workspace, args)
+    # A stale lock ends the run before a builder is started.
+    plan_variants(variants, tree, args.globs, args.sets)
+    warn_of_end(variants)
+    frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
+    place = open_destination(args.push, environment.find_ca_bundle(os.environ), frameworks, option="--push")
+    caches = make_caches(args.cache_from, args.cache_to, [variant.id for variant in variants])
+    builder = find_builder(args.builder)
+    builder.require_platform()
+    plan = base_images.plan_with_digests(variants, tree, make_client())
+    revision, epoch = read_revision(workspace.root)
+    goals = _make_goals(plan, variants, place, epoch)
+    there = _find_there(plan, goals)
+    rest = plan.without(list(there))
+    if args.dry_run:
+        return _report([_describe(goals, image, there.get(image, "")) for image in plan.selected], args, is_done=False)
+    if rest.selected:
+        places = {image: Place(goals[image].name, goals[image].tags[0]) for image in rest.selected}
+        for goal in {goals[image].name: goals[image] for image in rest.selected}.values():
+            goal.repository.require_writable()
+        there |= _run(rest, builder, tree, places, caches, epoch, revision, plain=args.json)
+    _publish(plan, goals, there)
+    found = [_describe(goals, image, there[image], built=image in rest.selected) for image in plan.selected]
+    return _report(found, args, is_done=True)
+
+
+def _make_goals(plan: Plan, variants: Sequence[Variant], place: Destination, epoch: int) -> dict[str, Goal]:
+    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = {}
+    for variant in variants:
+        framework = variant.header.framework
+        tags = make_tags(variant.ref, {**plan.target(variant.id).labels, labels.CREATED: created})
+        found[variant.id] = Goal(place.repository(framework, say_progress), place.reference(framework), tags)
+    return found
+
+
+def _find_there(plan: Plan, goals: Mapping[str, Goal]) -> dict[str, str]:
+    """Return the digests of the images that the registry has under their content tag."""
+    found = {}
+    for image, goal in goals.items():
+        if there := from_builder.find_built(goal.repository, goal.tags[0], plan.target(image)):
+            found[image] = there.digest
+    return found
+
+
+def _run(
+    plan: Plan, builder: Builder, tree: Tree, places: Mapping[str, Place], caches: Caches, epoch: int,
+    revision: str, *, plain: bool,
+) -> dict[str, str]:  # fmt: skip
+    """Build what is missing; return the digests."""
+    cache = environment.cache_folder()
+    with open_display(plain=plain, stream=sys.stderr, environment=os.environ) as display:
+        with display.during("this host", "base file system, locked wheels, downloads"), report_disk_errors(cache):
+            inputs = host_inputs.collect(plan, tree, cache)
+        return on_builder.build_and_push(
+            plan, builder, inputs, places, new_log(cache, "build"), epoch=epoch, revision=revision, caches=caches,
+            on_step=display.finished, on_running=display.running,
+        )  # fmt: skip
+
+
+def _publish(plan: Plan, goals: Mapping[str, Goal], digests: Mapping[str, str]) -> None:
+    """Verify every image, then move the tags of all: one that is wrong leaves all tags where they are."""
+    images = {
+        image: from_builder.verify_built(goals[image].repository, digest, plan.target(image))
+        for image, digest in digests.items()
+    }
+    for image, manifest in images.items():
+        goal, target = goals[image], plan.target(image)
+        from_builder.move_tags(goal.repository, manifest, goal.tags)
+        write_record(Record(target.tags[0], f"{goal.name}@{manifest.digest}", target.key))
+
+
+def _describe(goals: Mapping[str, Goal], image: str, digest: str, *, built: bool = False) -> Result:
+    return Result(image, goals[image].name, digest, goals[image].tags, built)
+
+
+def _report(results: Sequence[Result], args: argparse.Namespace, *, is_done: bool) -> int:
+    if args.json:
+        print_json([asdict(result) for result in results])
+        return 0
+    for result in results:
+        state = "built" if result.built else "was there already"
+        if not is_done:
+            state = "is there" if result.digest else "would be built"
+        print(f"{result.id}  {state}")
+        if result.digest:
+            print(f"  {result.repository}@{result.digest}")
+        for tag in result.tags:
+            print(f"  {result.repository}:{tag}")
+    if is_done:
+        print(f"next: dlc test {results[-1].id}, which pulls it by its digest")
+    return 0

@@ -1,0 +1,144 @@
+"""`dlc promote`: copies an image by its digest from one registry to another, with all that is attached to it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from dlc.buildspec import variant
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.selection import find_image
+from dlc.cli.arguments import add_json, add_set, print_json, print_text, say_progress
+from dlc.cli.verify import compute_key
+from dlc.core import environment, labels
+from dlc.core.checkout import Tree, read_workspace
+from dlc.core.errors import UsageError
+from dlc.images.proof import policy as policies
+from dlc.images.proof.policy import Policy
+from dlc.images.proof.requirement import Anybody, find_signers, judge_images, require_proven
+from dlc.images.push import promote
+from dlc.images.push.promote import Promoted, RequireProofs
+from dlc.images.push.push import make_tags
+from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.plan.plan import plan_variants
+
+HELP = "copy an image by its digest to another registry, if its scan and its tests have passed"
+EXAMPLE = "dlc promote pytorch-2.13-training-cpu-py311 --from registry.example/staging --to registry.example/prod"
+# `pytorch:2.13.0-training-cpu-py311-bookworm-0123456789ab` or `pytorch@sha256:...`
+IN_REGISTRY = re.compile(r"([a-z0-9_-]+)(?::([A-Za-z0-9_][A-Za-z0-9._-]{0,127})|@(sha256:[0-9a-f]{64}))")
+# What is asked of every image: results that speak for it, whoever builds it.
+SAID = Policy(require=("scan", "tests"), sources="any")
+ATTACH = (
+    "dlc test and dlc push --sign attach what is missing; a vulnerability may have an exception that has not expired "
+    "(docs/proof.md has each reason)"
+)
+# A content tag holds no day, so any will do.
+ANY_DAY = "1970-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An image in a registry: the repository's last name, and a tag or a digest."""
+
+    framework: str
+    reference: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add REF, --from, --to, --key, --policy, --dry-run, --set, --json."""
+    parser.add_argument(
+        "image", metavar="REF",
+        help="an image identifier, which means what these sources build; or FRAMEWORK:TAG or FRAMEWORK@sha256:DIGEST",
+    )  # fmt: skip
+    for option, what in (("--from", "where it was pushed to"), ("--to", "where it is copied to")):
+        parser.add_argument(option, required=True, metavar="REGISTRY/REPO|ecr", dest=option[2:] + "_", help=what)
+    parser.add_argument("--key", type=Path, metavar="FILE", help="public key of who has to have signed (PEM)")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="what else dlc verify would ask (docs/proof.md)")
+    parser.add_argument("--dry-run", action="store_true", help="check its scan and tests, and copy nothing")
+    add_set(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Copy one image. Raises ProofError if it has no passing scan and tests, RegistryError and others."""
+    ca = environment.find_ca_bundle(os.environ)
+    tree = read_workspace()
+    frameworks = tuple(sorted({each.header.framework for each in load_variants(tree)}))
+    origin = open_destination(args.from_, ca, option="--from")
+    destination = open_destination(args.to_, ca, frameworks)
+    asked = parse_image(args.image, tree, args.sets)
+    if origin.reference(asked.framework) == destination.reference(asked.framework):
+        raise UsageError(f"--to {args.to_}: expected another place than --from, found the same", "name another path")
+    source = origin.repository(asked.framework, say_progress)
+    require_proofs = make_requirement(args.policy, args.key, origin.registry, tree)
+    if args.dry_run:
+        image = promote.find_image(source, asked.reference)
+        tags = promote.find_tags(source, image, asked.reference)
+        require_proofs(source, image)
+        found = Promoted(destination.name(asked.framework), image.digest, tags, (), 0)
+    else:
+        target = destination.repository(asked.framework, say_progress, _list_neighbours(origin, destination, asked))
+        found = promote.promote_image(source, target, asked.reference, require_proofs, say_progress)
+    if args.json:
+        print_json({"registry": destination.registry, **asdict(found)})
+    else:
+        print_text(as_text(found, destination.registry, is_done=not args.dry_run))
+    return 0
+
+
+def make_requirement(file: Path | None, key: Path | None, registry: str, tree: Tree) -> RequireProofs:
+    """Return what raises ProofError unless an image has a passing scan and passing tests, and all that a policy asks.
+
+    Without a key and a policy nobody's signature counts more than another's.
+    """
+    policy = policies.read_policy(file) if file else SAID
+    policy = policy.model_copy(update={"require": tuple(dict.fromkeys((*policy.require, *SAID.require)))})
+    signers = find_signers(policy, file, key)
+    if not signers:
+        say_progress("who signed is not checked: --key FILE or --policy FILE names who may sign")
+
+    def require_proofs(source: Repository, image: Manifest) -> None:
+        build_key = partial(compute_key, tree=tree)
+        who = signers or (Anybody(),)
+        require_proven(judge_images(source, registry, image.digest, who, policy, build_key), ATTACH)
+
+    return require_proofs
+
+
+def _list_neighbours(origin: Destination, destination: Destination, asked: Asked) -> Sequence[str]:
+    """Return the repository of the source if it is in the same registry: no layer has to be sent then."""
+    return [origin.name(asked.framework)] if origin.registry == destination.registry else []
+
+
+def parse_image(word: str, tree: Tree, sets: Sequence[str]) -> Asked:
+    """Return what REF means. Of an image identifier that is the content tag of what these sources build."""
+    if match := IN_REGISTRY.fullmatch(word):
+        return Asked(match[1], match[2] or match[3])
+    variants = load_variants(tree, sets=sets)
+    _, chosen = find_image(word, variants)
+    if chosen is None:
+        raise UsageError(
+            f"{word}: expected an image identifier, FRAMEWORK:TAG or FRAMEWORK@sha256:DIGEST, found another text",
+            "registry and path stand in --from and --to alone",
+        )
+    variant.require_supported([chosen])
+    target = plan_variants([chosen], tree, [chosen.id], sets).target(chosen.id)
+    tags = make_tags(chosen.ref, {**target.labels, labels.CREATED: ANY_DAY})
+    return Asked(chosen.header.framework, tags[0])
+
+
+def as_text(found: Promoted, registry: str, *, is_done: bool) -> str:
+    """Return what was done, then the references in the registry."""
+    where = f"{registry}/{found.repository}"
+    done = f"{found.sent / 1e6:.1f} MB sent" if found.sent else "was there already"
+    lines = [f"{where}@{found.digest}  {done if is_done else 'would be copied'}"]
+    lines += [f"  {where}:{tag}" for tag in found.tags]
+    if found.attached:
+        lines.append(f"  with {len(found.attached)} documents that are attached to it")
+    return "\n".join(lines)

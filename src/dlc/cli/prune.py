@@ -1,0 +1,69 @@
+"""`dlc prune`: lists the images of a registry that no tag needs any more, and removes them if it is told to."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from dlc.buildspec.matrix import load_variants
+from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
+from dlc.core import environment
+from dlc.core.checkout import read_workspace
+from dlc.images.push import prune
+from dlc.images.push.prune import Choice, Policy
+from dlc.images.push.registry.destination import open_destination
+
+HELP = "list the images of a registry that no tag needs any more; remove them with --yes"
+EXAMPLE = "dlc prune registry.example/staging --keep 3 --days 14 --yes"
+KEEP, DAYS = 5, 30
+# What happens to an image -> its colour.
+STATES = {"remove": "bad", "keep": "good"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add REGISTRY/REPO, --keep, --days, --yes, --json."""
+    parser.add_argument("registry", metavar="REGISTRY/REPO", help="as dlc push --to has it")
+    parser.add_argument(
+        "--keep", type=parse_count, default=KEEP, metavar="N", help="keep the last N builds of each image (%(default)s)"
+    )
+    parser.add_argument(
+        "--days", type=parse_count, default=DAYS, metavar="N",
+        help="keep builds whose commit is younger than N days (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="remove; without it nothing is removed")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what would be removed and why; with --yes remove it."""
+    frameworks = sorted({variant.header.framework for variant in load_variants(read_workspace())})
+    place = open_destination(args.registry, environment.find_ca_bundle(os.environ), option="prune")
+    today = datetime.now(UTC).date()
+    rows = []
+    for framework in frameworks:
+        repository = place.repository(framework, say_progress)
+        choices = prune.choose(prune.list_repository(repository, say_progress), Policy(args.keep, args.days), today)
+        if not args.json and choices:
+            print_text(as_text(place.reference(framework), choices, is_done=args.yes), STATES)
+        gone = prune.remove(repository, choices, say_progress) if args.yes else []
+        name = place.reference(framework)
+        rows += [{"repository": name, **asdict(each), "removed": each.name in gone} for each in choices]
+    if args.json:
+        print_json(rows)
+    return 0
+
+
+def as_text(name: str, choices: Sequence[Choice], *, is_done: bool) -> str:
+    """Return a line for each image of a repository, and a line that counts."""
+    lines = [name]
+    for choice in choices:
+        lines.append(f"  {'remove' if choice.remove else 'keep':<6}  {choice.name}  {choice.why}")
+        lines += [f"          {tag}" for tag in choice.tags if tag != choice.name]
+    removed = sum(choice.remove for choice in choices)
+    verb = (
+        "are removed; the registry frees their space when it collects garbage" if is_done else "would be removed: --yes"
+    )
+    return "\n".join([*lines, f"  {removed} of {len(choices)} {verb}"])

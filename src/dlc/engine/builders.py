@@ -1,0 +1,80 @@
+"""Builders of docker buildx: which driver one has, for which platforms it builds, and whether it answers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dlc.core.environment import PLATFORM, host_platform
+from dlc.core.errors import EngineError
+from dlc.core.process import last_lines
+from dlc.engine.connection import Engine
+
+# `Engine.origin` of a docker client whose builder is used, and no engine.
+NO_ENGINE = "no engine"
+# A builder in containers pulls its image and starts first.
+START_SECONDS = 600.0
+# The driver of an engine's own BuildKit.
+DOCKER = "docker"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+MAKE = "docker buildx ls lists them; docker buildx create --name NAME --driver docker-container makes one"
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A builder that answered."""
+
+    name: str
+    # docker, docker-container, kubernetes or remote.
+    driver: str
+    platforms: tuple[str, ...]
+
+    @property
+    def is_engine(self) -> bool:
+        """Tell whether it is the BuildKit of a Docker engine, which is the docker context of its name."""
+        return self.driver == DOCKER
+
+    def require_platform(self, wanted: str = PLATFORM) -> None:
+        """Raise EngineError if it builds no images of this platform, or if this host makes no base files for it."""
+        if self.platforms and wanted not in self.platforms:
+            raise EngineError(
+                f"--builder {self.name}: expected a builder for {wanted}, found one for {', '.join(self.platforms)}",
+                f"name a builder with a node of {wanted}",
+            )
+        if host_platform() != wanted:
+            raise EngineError(
+                f"this host: expected {wanted}, whose base files it makes, found {host_platform()}",
+                f"run dlc on a {wanted} host",
+            )
+
+
+def make_client() -> Engine:
+    """Return the docker client alone: nothing but its plug-in buildx is asked."""
+    return Engine(None, NO_ENGINE, "", containerd_store=True)
+
+
+def find_builder(name: str) -> Builder:
+    """Return the builder of this name, started if it is not. Raises EngineError if it is not there or not well."""
+    if not NAME.fullmatch(name):
+        raise EngineError(f"--builder {name}: expected the name of a builder of docker buildx, found other text", MAKE)
+    words = ("buildx", "inspect", "--bootstrap", name)
+    done = make_client().docker(*words, check=False, timeout=START_SECONDS)
+    if done.returncode:
+        raise EngineError(f"--builder {name}: {last_lines(done.stderr, 1)}", MAKE)
+    return parse_inspected(name, done.stdout)
+
+
+def parse_inspected(name: str, said: str) -> Builder:
+    """Parse what `docker buildx inspect` prints. Raises EngineError if no node of the builder runs."""
+    rows = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in said.splitlines())]
+    driver = next((value for key, value in rows if key == "Driver"), "")
+    states = [value for key, value in rows if key == "Status"]
+    faults = [value for key, value in rows if key == "Error"]
+    if not driver or ((states or faults) and "running" not in states):
+        fault = "; ".join(faults) or f"status {', '.join(states) or 'unknown'}"
+        raise EngineError(
+            f"--builder {name}: expected a builder that runs, found: {fault}",
+            f"docker buildx inspect --bootstrap {name} shows what it lacks",
+        )
+    named = [part.strip().rstrip("*") for key, value in rows if key == "Platforms" for part in value.split(",")]
+    return Builder(name, driver, tuple(dict.fromkeys(filter(None, named))))

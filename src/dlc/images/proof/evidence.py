@@ -1,0 +1,123 @@
+"""Reads from a registry what is attached to an image; every blob is compared with the digest that names it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dlc.core.errors import ProofError, RegistryError
+from dlc.core.labels import CREATED
+from dlc.images.proof.dsse import BUNDLES
+from dlc.images.proof.opening import Evidence, Refusal
+from dlc.images.push.referrers import SPDX
+from dlc.images.push.registry.repository import Manifest, Repository, make_digest
+from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, read_signature
+
+# BuildKit keeps its own attestations in an index, beside the images, as if for this platform.
+NO_PLATFORM = "unknown"
+
+
+def list_images(repository: Repository, registry: str, reference: str) -> tuple[str, ...]:
+    """Return what a reference means: itself, or the digests of the images of all platforms in an index.
+
+    Raises RegistryError if the registry has neither.
+    """
+    if repository.manifest(reference) is not None:
+        return (reference,)
+    listed = repository.platforms(reference)
+    found = [str(each["digest"]) for each in listed if (each.get("platform") or {}).get("os") != NO_PLATFORM]
+    if not found:
+        raise RegistryError(
+            f"{registry}/{repository.name}: expected an image {reference}, found none", "check the reference"
+        )
+    return tuple(found)
+
+
+def read_evidence(repository: Repository, registry: str, reference: str) -> Evidence:
+    """Read an image, by its tag or its digest, and all that is attached to it.
+
+    Raises RegistryError if the registry has no such image, ProofError if it serves other bytes than it says.
+    """
+    manifest = repository.manifest(reference)
+    if manifest is None:
+        raise RegistryError(
+            f"{registry}/{repository.name}: expected an image {reference}, found none", "push the image again"
+        )
+    if reference.startswith("sha256:") and manifest.digest != reference:
+        raise refuse_content(f"{repository.name}@{reference}", manifest.digest)
+    config = _read_json(repository, manifest.content["config"])
+    labels = config.get("config", {}).get("Labels") or {}
+    return Evidence(
+        reference=f"{registry}/{repository.name}@{manifest.digest}",
+        digest=manifest.digest,
+        config=str(manifest.content["config"]["digest"]),
+        created=str(labels.get(CREATED) or config.get("created", "")),
+        labels=labels,
+        signatures=tuple(_read_signatures(repository, manifest)),
+        **_read_referrers(repository, manifest),
+    )
+
+
+def refuse_content(where: str, found: str) -> ProofError:
+    """Return the error for bytes that do not have the digest under which a registry serves them."""
+    refusal = Refusal("content-differs", f"expected {where}, found bytes with the digest {found}")
+    return ProofError(str(refusal), "the registry's storage is damaged or somebody changed it: push the image again")
+
+
+def _read_json(repository: Repository, descriptor: Mapping[str, Any]) -> Mapping[str, Any]:
+    data = read_blob(repository, descriptor["digest"])
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise RegistryError(f"{repository.name}: expected the configuration of an image as JSON, found other bytes")
+    return found
+
+
+def read_blob(repository: Repository, digest: str) -> bytes:
+    """Return a blob. Raises RegistryError if it is not there, ProofError for other bytes."""
+    data = repository.blob(digest)
+    if data is None:
+        raise RegistryError(f"{repository.name}: expected the blob {digest}, found none", "push the image again")
+    if make_digest(data) != digest:
+        raise refuse_content(f"{repository.name}: blob {digest}", make_digest(data))
+    return data
+
+
+def _read_signatures(repository: Repository, image: Manifest) -> Iterator[SignedPayload]:
+    """Yield cosign's signatures, under the tag where they lie."""
+    manifest = repository.manifest(make_signature_tag(image.digest))
+    for layer in manifest.content["layers"] if manifest else ():
+        try:
+            signature = read_signature(layer)
+        except ValueError:
+            # It verifies nothing, as an empty one does.
+            signature = b""
+        if signature is not None:
+            yield SignedPayload(read_blob(repository, layer["digest"]), signature)
+
+
+def _read_referrers(repository: Repository, image: Manifest) -> dict[str, tuple[bytes, ...]]:
+    """Return the bundles and the bills of materials that refer to the image; what is neither is left alone."""
+    bundles: list[bytes] = []
+    bills: list[bytes] = []
+    for found in repository.referrers(image.digest):
+        kind, digest = str(found.get("artifactType", "")), str(found.get("digest", ""))
+        if not (kind.startswith(BUNDLES) or kind == SPDX):
+            continue
+        (bills if kind == SPDX else bundles).extend(_read_documents(repository, digest))
+    return {"bundles": tuple(bundles), "bills": tuple(bills)}
+
+
+def _read_documents(repository: Repository, digest: str) -> Iterator[bytes]:
+    """Yield the documents of a referrer; nothing can be read in the place of one that is listed and not there."""
+    manifest = repository.manifest(digest)
+    if manifest is None:
+        yield b""
+        return
+    if manifest.digest != digest:
+        raise refuse_content(f"{repository.name}@{digest}", manifest.digest)
+    for layer in manifest.content["layers"]:
+        yield read_blob(repository, layer["digest"])

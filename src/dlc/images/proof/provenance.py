@@ -1,0 +1,174 @@
+"""Provenance of an image by SLSA v1: from which sources, packages and downloads it was built, and by whom. Pure.
+
+What the build is, is said by the image's labels and by the plan whose content key the image has: a push takes no
+other image. docs/proof.md says what each field holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dlc
+from dlc.buildspec.lockfile import FILES
+from dlc.core.checkout import PROJECT, Tree
+from dlc.core.labels import ID, KEY, PLATFORM, REVISION
+from dlc.images.proof.statement import Predicate
+from dlc.plan.contexts import Image, Pinned, Repo
+from dlc.plan.plan import Plan
+from dlc.plan.targets import Target
+
+BUILD_TYPE = "urn:dlc:build:1"
+# A checkout whose repository has no address.
+NO_ADDRESS = "urn:dlc:checkout"
+DIRTY = "-dirty"
+Material = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Who built: an address that policies name, and the run of it, both empty if nothing says so."""
+
+    id: str
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a provenance says of an image that can be compared with the image and with a checkout."""
+
+    # What the user asked for: an identifier of the buildspec and texts of --set, which may give it another one.
+    asked: str
+    sets: tuple[str, ...]
+    id: str
+    key: str
+    platform: str
+    revision: str
+    builder: str
+    # Base image of the user's choice -> its digest when it was built from.
+    bases: Mapping[str, str]
+
+    @property
+    def commit(self) -> str:
+        """Return the commit, without the mark of changed files."""
+        return self.revision.removesuffix(DIRTY)
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether the commit alone says what was built."""
+        return self.revision == self.commit and self.commit not in ("", "unknown")
+
+
+def find_builder(environment: Mapping[str, str]) -> Builder:
+    """Return the CI job that runs dlc, as its own variables name it; of a user's machine a name without an address."""
+    if environment.get("GITHUB_ACTIONS"):
+        server, where = environment.get("GITHUB_SERVER_URL", ""), environment.get("GITHUB_REPOSITORY", "")
+        workflow = environment.get("GITHUB_WORKFLOW_REF", where)
+        return Builder(f"{server}/{workflow}", f"{server}/{where}/actions/runs/{environment.get('GITHUB_RUN_ID', '')}")
+    if environment.get("GITLAB_CI"):
+        return Builder(environment.get("CI_PROJECT_URL", "urn:dlc:gitlab"), environment.get("CI_JOB_URL", ""))
+    if found := environment.get("CODEBUILD_BUILD_ARN"):
+        # arn:aws:codebuild:REGION:ACCOUNT:build/PROJECT:ID
+        return Builder(found.rpartition(":")[0].replace(":build/", ":project/"), found)
+    return Builder("urn:dlc:builder:local")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What an image was built from: its plan, which selects it alone, and what the user asked for.
+
+    `address` is the repository's, empty if it has none.
+    """
+
+    plan: Plan
+    tree: Tree
+    asked: str
+    sets: Sequence[str]
+    address: str
+
+
+def make_provenance(labels: Mapping[str, str], sources: Sources, builder: Builder, engine: str) -> Predicate:
+    """Return the predicate for an image with these labels. `engine` is the version of the Docker engine."""
+    revision = labels.get(REVISION, "")
+    outer = {"image": sources.asked, "set": list(sources.sets), "revision": revision}
+    inner = {"id": labels[ID], "contentKey": labels[KEY], "platform": labels.get(PLATFORM, "")}
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": outer,
+            "internalParameters": inner,
+            "resolvedDependencies": list(list_materials(sources, revision)),
+        },
+        "runDetails": {
+            "builder": {"id": builder.id, "version": {"dlc": dlc.__version__, "docker": engine}},
+            **({"metadata": {"invocationId": builder.run}} if builder.run else {}),
+        },
+    }
+
+
+def list_materials(sources: Sources, revision: str) -> Iterator[Material]:
+    """Yield the commit, the files that pin what a build downloads, downloads and base images, each with its digest."""
+    plan, tree = sources.plan, sources.tree
+    address = f"git+{sources.address}" if sources.address else NO_ADDRESS
+    commit = revision.removesuffix(DIRTY)
+    yield {"uri": address, **({"digest": {"gitCommit": commit}} if _is_hex(commit) else {"name": revision})}
+    for path in sorted(_list_pinning_files(plan, tree)):
+        yield {"uri": f"{address}#{path}", "name": path, "digest": {"sha256": _hash(tree[path].data)}}
+    contexts = {context for target in plan.targets for context in (target.context, *target.contexts.values())}
+    for context in sorted(contexts, key=str):
+        if isinstance(context, Pinned):
+            yield {"uri": context.address, "digest": {"sha256": context.sha256}}
+        elif isinstance(context, Image) and context.digest:
+            yield {"uri": f"docker://{context.reference}", "digest": {"sha256": context.digest.partition(":")[2]}}
+
+
+def _list_pinning_files(plan: Plan, tree: Tree) -> set[str]:
+    """Return the Dockerfiles, and the locks and recorded versions, whose hashes every download is checked against."""
+    found = {target.dockerfile for target in plan.targets if not target.inline}
+    folders = {folder for target in plan.targets for folder in _list_folders(target)}
+    found |= {f"{folder}/{name}" for folder in folders for name in FILES}
+    suites = {target.id.removeprefix("rootfs-") for target in plan.targets if target.id.startswith("rootfs-")}
+    found |= {f"docker/debian/{suite}/versions.txt" for suite in suites}
+    return {path for path in (*found, PROJECT) if path in tree}
+
+
+def _list_folders(target: Target) -> Iterator[str]:
+    for context in (target.context, *target.contexts.values()):
+        if isinstance(context, Repo):
+            yield context.folder
+
+
+def read_origin(predicate: Predicate) -> Origin:
+    """Read what a provenance says. Raises ValueError for one that dlc did not write."""
+    try:
+        definition = predicate["buildDefinition"]
+        if definition["buildType"] != BUILD_TYPE:
+            raise ValueError(f"a build of type {definition['buildType']}")
+        outer, inner = definition["externalParameters"], definition["internalParameters"]
+        bases = {
+            str(found["uri"]).removeprefix("docker://"): f"sha256:{found['digest']['sha256']}"
+            for found in definition["resolvedDependencies"]
+            if str(found.get("uri", "")).startswith("docker://")
+        }
+        return Origin(
+            asked=str(outer["image"]),
+            sets=tuple(map(str, outer["set"])),
+            id=str(inner["id"]),
+            key=str(inner["contentKey"]),
+            platform=str(inner["platform"]),
+            revision=str(outer["revision"]),
+            builder=str(predicate["runDetails"]["builder"]["id"]),
+            bases=bases,
+        )
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("JSON that is no provenance of dlc") from None
+
+
+def _is_hex(text: str) -> bool:
+    return len(text) in (40, 64) and set(text) <= set("0123456789abcdef")
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,120 @@
+"""Attaches signed statements to a pushed image, as sigstore's bundles, and cosign's signature under its tag."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dlc.core.environment import hide_password
+from dlc.core.errors import RegistryError
+from dlc.core.process import run_program
+from dlc.images.proof import keyless
+from dlc.images.proof.dsse import BUNDLE, sign_statement
+from dlc.images.proof.evidence import read_blob
+from dlc.images.proof.keys import PrivateKey, read_private_key
+from dlc.images.proof.statement import SIGNATURE, Predicate, make_statement
+from dlc.images.push.referrers import SPDX, attach_document, put_blob
+from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.simple_signing import (
+    SignedPayload,
+    describe_signed,
+    join_signatures,
+    make_payload,
+    make_signature_manifest,
+    make_signature_tag,
+)
+
+# https://github.com/sigstore/cosign/blob/main/specs/BUNDLE_SPEC.md
+CONTENT, PREDICATE_TYPE = "dev.sigstore.bundle.content", "dev.sigstore.bundle.predicateType"
+ENVELOPE = "dsse-envelope"
+
+
+class Hand(Protocol):
+    """What signs: a key, or an identity for which there is no plain signature."""
+
+    def sign_statement(self, payload: bytes) -> bytes:
+        """Return the bundle of a statement."""
+
+    def sign_payload(self, payload: bytes) -> bytes | None:
+        """Return a plain signature, None if there is no key."""
+
+
+@dataclass(frozen=True)
+class KeyHand:
+    """Signs by a key."""
+
+    key: PrivateKey
+
+    def sign_statement(self, payload: bytes) -> bytes:
+        """Return the bundle of a statement."""
+        return sign_statement(payload, self.key)
+
+    def sign_payload(self, payload: bytes) -> bytes:
+        """Return a plain signature."""
+        return self.key.sign(payload)
+
+
+def open_hand(word: str, environment: Mapping[str, str]) -> Hand:
+    """Return what signs by the user's word: a file with a private key, or `keyless`.
+
+    Raises UsageError for another file, and for `keyless` without an identity.
+    """
+    return keyless.open_hand() if word == keyless.WORD else KeyHand(read_private_key(Path(word), environment))
+
+
+def read_address(root: Path) -> str:
+    """Return the address of the repository that a checkout was cloned from, without a password; empty if unknown."""
+    if not (root / ".git").exists() or not shutil.which("git"):
+        return ""
+    done = run_program(["git", "-C", str(root), "remote", "get-url", "origin"], check=False)
+    return hide_password(done.stdout.strip())
+
+
+def attach_proof(
+    repository: Repository, image: Manifest, reference: str, hand: Hand, said: Mapping[str, Predicate]
+) -> tuple[str, ...]:
+    """Sign and attach what is said about an image, by type of predicate, then sign the image itself.
+
+    `reference` is the image's name with its registry. Returns the digests of the manifests of the statements.
+    """
+    attached = []
+    for kind, predicate in {**said, SIGNATURE: {}}.items():
+        bundle = hand.sign_statement(make_statement(reference, image.digest, kind, predicate))
+        named = {CONTENT: ENVELOPE, PREDICATE_TYPE: kind}
+        attached.append(attach_document(repository, image, BUNDLE, bundle, named))
+    payload = make_payload(reference, image.digest)
+    if (signature := hand.sign_payload(payload)) is not None:
+        _put_signature(repository, image, SignedPayload(payload, signature))
+    return tuple(attached)
+
+
+def _put_signature(repository: Repository, image: Manifest, own: SignedPayload) -> None:
+    """Put a signature under cosign's tag, beside those that are there."""
+    layer = describe_signed(own)
+    there = repository.manifest(make_signature_tag(image.digest))
+    joined = join_signatures(there, [layer]) if there else make_signature_manifest([layer])
+    if joined is None:
+        return
+    manifest, config = joined
+    for content in (own.payload, config):
+        put_blob(repository, content)
+    repository.put_manifest(make_signature_tag(image.digest), manifest)
+
+
+def require_bill(repository: Repository, image: Manifest, document: bytes) -> None:
+    """Raise RegistryError if a bill of materials lies beside the image that is not the one to be signed."""
+    for found in repository.referrers(image.digest):
+        if found.get("artifactType") != SPDX:
+            continue
+        manifest = repository.manifest(str(found.get("digest")))
+        layers = manifest.content["layers"] if manifest else ()
+        if [json.loads(read_blob(repository, layer["digest"])) for layer in layers] != [json.loads(document)]:
+            raise RegistryError(
+                f"{repository.name}@{image.digest}: expected its bill of materials, found another one attached "
+                f"({found.get('digest')})",
+                "no tag was moved; remove that referrer from the registry, or push to another repository",
+            )

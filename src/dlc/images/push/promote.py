@@ -1,0 +1,194 @@
+"""Copies an image by its digest from one registry to another: layers, manifest, what is attached, and its tags last."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dlc.core.atomic_files import report_disk_errors, scratch_folder
+from dlc.core.errors import ImageError, RegistryError
+from dlc.images.push.push import make_tags
+from dlc.images.push.referrers import list_referrer, put_blob
+from dlc.images.push.registry.repository import (
+    DAMAGED,
+    INDEXES,
+    Manifest,
+    Repository,
+    make_digest,
+    make_fallback_tag,
+)
+from dlc.images.push.simple_signing import join_signatures
+from dlc.images.push.verify import MismatchError
+
+Say = Callable[[str], None]
+# Raises an error unless an image has what has to be known of it.
+RequireProofs = Callable[[Repository, Manifest], None]
+# `make_tags` puts it behind the stem of an image of --set.
+OF_SET = re.compile(r"-set-[0-9a-f]+(?=-|$)")
+# Tags of signatures and of attestations: layers with annotations, which are joined if both registries have some.
+OF_COSIGN = (".sig", ".att")
+PUSH = "dlc push GLOB --to REGISTRY/REPO, with the registry that it is to be promoted from"
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """An image in the registry that it was promoted to. `sent` bytes were not there."""
+
+    repository: str
+    digest: str
+    tags: tuple[str, ...]
+    # Digests of the documents about it that were copied too.
+    attached: tuple[str, ...]
+    sent: int
+
+
+def find_image(source: Repository, reference: str) -> Manifest:
+    """Return what a tag or a digest of a repository means. Raises ImageError if there is nothing."""
+    found = source.any_manifest(reference)
+    if found is None:
+        raise ImageError(f"{source.name}: expected an image under {reference}, found none", PUSH)
+    return found
+
+
+def find_tags(source: Repository, image: Manifest, reference: str) -> tuple[str, ...]:
+    """Return the tags that a push gives to the image, by its labels.
+
+    Raises ImageError if its content tag means another image: `reference` may be a tag that somebody set by hand.
+    """
+    suffix = found[0] if (found := OF_SET.search(reference)) else ""
+    tags = make_tags(f"{source.name}{suffix}", read_labels(source, image))
+    content = source.any_manifest(tags[0])
+    if content is None or content.digest != image.digest:
+        what = content.digest if content else "no image"
+        raise ImageError(
+            f"{source.name}@{image.digest}: expected it under its content tag {tags[0]}, found {what}",
+            f"name the tag under which it was pushed; if it has none: {PUSH}",
+        )
+    return tags
+
+
+def read_labels(source: Repository, image: Manifest) -> Mapping[str, str]:
+    """Return the labels of an image, or of the first platform's in an index."""
+    while image.kind in INDEXES:
+        image = find_image(source, str(image.content["manifests"][0]["digest"]))
+    name = str(image.content["config"]["digest"])
+    config = source.blob(name)
+    if config is None or make_digest(config) != name:
+        raise RegistryError(f"{source.name}: expected the configuration {name}, found other bytes", DAMAGED)
+    labels: dict[str, str] = (json.loads(config).get("config") or {}).get("Labels") or {}
+    return labels
+
+
+def promote_image(
+    source: Repository, target: Repository, reference: str, require_proofs: RequireProofs, say: Say
+) -> Promoted:
+    """Copy an image to another repository. The tags move when all else is there and was read back.
+
+    `require_proofs` is asked before anything is copied. Raises as it does, ImageError, RegistryError and DiskError.
+    """
+    image = find_image(source, reference)
+    tags = find_tags(source, image, reference)
+    require_proofs(source, image)
+    target.require_writable()
+    sent = _copy_manifest(source, target, image, say)
+    attached: list[str] = []
+    for one in (image, *_list_platforms(source, image)):
+        sent += _copy_referrers(source, target, one, attached, say)
+        sent += _copy_signatures(source, target, one, attached, say)
+    for tag in tags:
+        move_tag(target, tag, image)
+    return Promoted(target.name, image.digest, tags, tuple(attached), sent)
+
+
+def _list_platforms(source: Repository, image: Manifest) -> Iterator[Manifest]:
+    """List the images in an index; what is attached to an image of several platforms is attached to each of them."""
+    for child in image.content.get("manifests", ()):
+        yield find_image(source, str(child["digest"]))
+
+
+def _copy_referrers(source: Repository, target: Repository, image: Manifest, attached: list[str], say: Say) -> int:
+    """Copy the documents that refer to an image, and list them there; return the bytes that were sent."""
+    sent = 0
+    for descriptor in source.referrers(image.digest):
+        document = source.any_manifest(str(descriptor["digest"]))
+        if document is None:
+            say(f"{descriptor['digest']} is listed as attached and is not there: left out")
+            continue
+        sent += _copy_manifest(source, target, document, say)
+        list_referrer(target, image, descriptor)
+        attached.append(document.digest)
+    return sent
+
+
+def _copy_signatures(source: Repository, target: Repository, image: Manifest, attached: list[str], say: Say) -> int:
+    """Copy what cosign keeps under tags, beside what the target has there; return the bytes that were sent."""
+    sent = 0
+    for suffix in OF_COSIGN:
+        tag = f"{make_fallback_tag(image.digest)}{suffix}"
+        found = source.manifest(tag)
+        if found is None:
+            continue
+        sent += _copy_manifest(source, target, found, say)
+        there = target.manifest(tag)
+        if there is None:
+            move_tag(target, tag, found)
+        elif joined := join_signatures(there, found.content["layers"]):
+            manifest, config = joined
+            put_blob(target, config)
+            move_tag(target, tag, manifest)
+        attached.append(found.digest)
+    return sent
+
+
+def _copy_manifest(source: Repository, target: Repository, image: Manifest, say: Say) -> int:
+    """Copy a manifest under its digest, and before it all that it names. Returns the bytes that were sent."""
+    there = target.any_manifest(image.digest)
+    if there is not None and there.data == image.data and image.kind not in INDEXES:
+        return 0
+    sent = 0
+    for child in image.content.get("manifests", ()):
+        sent += _copy_manifest(source, target, find_image(source, str(child["digest"])), say)
+    blobs = {str(blob["digest"]): int(blob["size"]) for blob in _list_blobs(image.content)}
+    for digest, size in blobs.items():
+        sent += _copy_blob(source, target, digest, size, say)
+    target.put_manifest(image.digest, image)
+    served = target.any_manifest(image.digest)
+    if served is None or served.data != image.data:
+        found = served.digest if served else "no manifest"
+        raise MismatchError(f"{target.name}@{image.digest}", image.digest, found)
+    for digest, size in blobs.items():
+        if (found_size := target.size(digest)) != size:
+            raise MismatchError(f"{target.name}: blob {digest}", f"{size} bytes", f"{found_size or 0} bytes")
+    return sent
+
+
+def _list_blobs(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if "config" in content:
+        yield content["config"]
+    yield from content.get("layers", ())
+
+
+def _copy_blob(source: Repository, target: Repository, digest: str, size: int, say: Say) -> int:
+    """Copy a blob that the target lacks; return the bytes that were sent."""
+    if target.size(digest) == size or target.mount(digest):
+        return 0
+    with scratch_folder("dlc-promote-") as folder, report_disk_errors(folder, " in TMPDIR"):
+        path = folder / "blob"
+        source.download(digest, size, path)
+        target.upload(path, digest)
+    say(f"{size / 1e6:.1f} MB  {digest}")
+    return size
+
+
+def move_tag(target: Repository, tag: str, image: Manifest) -> None:
+    """Move a tag to the image, and check that it was moved."""
+    there = target.any_manifest(tag)
+    if there is not None and there.digest == image.digest:
+        return
+    target.put_manifest(tag, image)
+    moved = target.any_manifest(tag)
+    if moved is None or moved.digest != image.digest:
+        raise MismatchError(f"{target.name}:{tag}", image.digest, moved.digest if moved else "no manifest")

@@ -1,0 +1,92 @@
+"""Attaches documents to an image in a registry as OCI 1.1 referrers, and finds them.
+
+A registry without the referrers API (docker-registry 2.8, older ones of vendors) gets the index under the tag
+`sha256-DIGEST` that the distribution specification has for such: clients look there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dlc.core.atomic_files import scratch_folder
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+
+SPDX = "application/spdx+json"
+EMPTY = b"{}"
+EMPTY_KIND = "application/vnd.oci.empty.v1+json"
+Annotations = Mapping[str, str]
+NONE: Annotations = MappingProxyType({})
+
+
+def attach_bill(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
+    """Attach the document unless one of its kind is there; return its manifest's digest. Raises RegistryError.
+
+    `document` is called only if it is needed.
+    """
+    there = [found for found in repository.referrers(subject.digest) if found.get("artifactType") == SPDX]
+    return str(there[0]["digest"]) if there else attach_document(repository, subject, SPDX, document())
+
+
+def attach_document(
+    repository: Repository, subject: Manifest, kind: str, data: bytes, annotations: Annotations = NONE
+) -> str:
+    """Attach a document of this media type; return its manifest's digest. An equal one is attached once."""
+    manifest = make_referrer(subject, kind, data, annotations)
+    for content in (EMPTY, data):
+        put_blob(repository, content)
+    if not repository.put_manifest(manifest.digest, manifest):
+        list_referrer(repository, subject, describe_referrer(manifest))
+    return manifest.digest
+
+
+def put_blob(repository: Repository, content: bytes) -> None:
+    """Send some bytes unless the repository has them."""
+    if repository.size(make_digest(content)) == len(content):
+        return
+    with scratch_folder("dlc-blob-") as folder:
+        path = folder / "blob"
+        path.write_bytes(content)
+        repository.upload(path, make_digest(content))
+
+
+def make_referrer(subject: Manifest, kind: str, document: bytes, annotations: Annotations = NONE) -> Manifest:
+    """Make the manifest of a document about an image. Pure."""
+    content = {
+        "schemaVersion": 2,
+        "mediaType": KINDS[0],
+        "artifactType": kind,
+        "config": _describe_blob(EMPTY_KIND, EMPTY),
+        "layers": [_describe_blob(kind, document)],
+        "subject": _describe_blob(subject.kind, subject.data),
+        **({"annotations": dict(annotations)} if annotations else {}),
+    }
+    return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
+
+
+def list_referrer(repository: Repository, subject: Manifest, descriptor: Mapping[str, Any]) -> None:
+    """Add a document to the index under the fallback tag, beside what others have put there.
+
+    A registry that lists it already, by itself or in the index, is left as it is.
+    """
+    there = repository.referrers(subject.digest)
+    # An entry that says another kind hides the document from those who look for its kind.
+    names = ("digest", "artifactType")
+    if any(all(found.get(name) == descriptor.get(name) for name in names) for found in there):
+        return
+    others = [found for found in there if found.get("digest") != descriptor["digest"]]
+    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, descriptor]}
+    data = json.dumps(content, separators=(",", ":")).encode()
+    repository.put_manifest(make_fallback_tag(subject.digest), Manifest(data, INDEX))
+
+
+def describe_referrer(manifest: Manifest) -> Mapping[str, Any]:
+    """Return the descriptor of a document's manifest in an index. Pure."""
+    named = {name: manifest.content[name] for name in ("artifactType", "annotations") if name in manifest.content}
+    return {**_describe_blob(manifest.kind, manifest.data), **named}
+
+
+def _describe_blob(kind: str, data: bytes) -> Mapping[str, Any]:
+    return {"mediaType": kind, "digest": make_digest(data), "size": len(data)}

@@ -1,0 +1,150 @@
+"""Records: what other verbs and pytest printed about images, as files of a folder. Each says by its form what it is.
+
+| record | printed by |
+|---|---|
+| JUnit XML of container tests | `dlc test GLOB --junitxml FILE` |
+| a scan | `dlc scan ID --json` |
+| two builds compared | `dlc verify-reproducible GLOB --json` |
+| a verified image | `dlc verify REGISTRY/REPO:TAG --json` |
+| a verified signature | any other program: `{"ref": ..., "digest": ..., "signed_by": ..., "day": ...}` |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from xml.etree import ElementTree
+
+from dlc.core.errors import UsageError
+from dlc.images.inspection.advisories import Answer
+from dlc.images.site.values import Advisory, Checks, RebuildResult, ScanResult, SignatureResult, SuiteResult
+
+KINDS = "JUnit XML, or JSON of `dlc scan`, `dlc verify-reproducible`, `dlc verify`, or of a signature"
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+FORBIDDEN = ("<!DOCTYPE", "<!ENTITY")
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image as records name it: by its identifier or by its reference."""
+
+    id: str
+    ref: str
+
+
+def read_records(texts: Mapping[str, str], images: Sequence[Image]) -> dict[str, Checks]:
+    """Return what records, by their file names, say of images, by identifier. Of one kind the latest day counts.
+
+    Raises UsageError for a file that is no record; records of other images are left out.
+    """
+    found = {image.id: Checks() for image in images}
+    for name, text in sorted(texts.items()):
+        try:
+            for identifier, field, value in _read_record(name, text, images):
+                before = getattr(found[identifier], field)
+                if before is None or value.day >= before.day:
+                    found[identifier] = replace(found[identifier], **{field: value})
+        except (ValueError, LookupError, TypeError, AttributeError, ElementTree.ParseError) as error:
+            raise UsageError(
+                f"{name}: expected a record: {KINDS}; found: {type(error).__name__}: {error}",
+                "remove the file, or write it again: docs/catalogue.md",
+            ) from None
+    return found
+
+
+Row = tuple[str, str, Any]
+
+
+def _read_record(name: str, text: str, images: Sequence[Image]) -> Iterator[Row]:
+    """Yield an image's identifier, a field of Checks, and its value."""
+    if name.endswith(".xml"):
+        yield from _read_suites(text, images)
+        return
+    value = json.loads(text)
+    for row in value if isinstance(value, list) else [value]:
+        read = next((reader for key, reader in READERS.items() if key in row), None)
+        if read is None:
+            raise ValueError(f"none of the keys {', '.join(READERS)}")
+        for image in images:
+            if image.ref == row.get("ref") or image.id == row.get("id"):
+                yield (image.id, *read(row))
+
+
+def _read_scan(row: Json) -> tuple[str, ScanResult]:
+    answers = tuple(Answer(str(each["source"]), (), int(each["asked"]), tuple(each["unknown"]),
+                           str(each["unanswered"])) for each in row["answers"])  # fmt: skip
+    states = ("open", "expired", "excepted")
+    advisories = tuple(_read_advisory(state, each) for state in states for each in row[state])
+    return "scan", ScanResult(_read_day(row), str(row.get("digest", "")), answers, advisories)
+
+
+def _read_advisory(state: str, row: Json) -> Advisory:
+    names = (str(row["advisory"]), *map(str, row["aliases"]))
+    exception = row.get("exception") or {}
+    why = f"{exception['owner']}: {exception['reason']}" if exception else ""
+    until = str(exception.get("expires", ""))
+    return Advisory(state, str(row["package"]), str(row["version"]), names, str(row["fix"]), why, until)
+
+
+def _read_rebuild(row: Json) -> tuple[str, RebuildResult]:
+    return "rebuild", RebuildResult(_read_day(row), str(row["digests"][0]), bool(row["identical"]))
+
+
+def _read_signature(row: Json) -> tuple[str, SignatureResult]:
+    return "signature", SignatureResult(_read_day(row), str(row["digest"]), str(row["signed_by"]))
+
+
+def _read_verified(row: Json) -> tuple[str, SignatureResult]:
+    """Read what `dlc verify` found; an image that it refused is signed by nobody."""
+    reasons = tuple(str(each["name"]) for each in row["refusals"])
+    if not row["passes"] and not reasons:
+        raise ValueError("an image that is refused without a reason")
+    signer = str(row["proven"].get("signature", "") or "whom its policy names")
+    config = str(row.get("config", ""))
+    return "signature", SignatureResult(_read_day(row), str(row["digest"]), signer, config, reasons)
+
+
+# A key that only this kind of record has -> its reader.
+READERS: Mapping[str, Callable[[Json], tuple[str, Any]]] = {
+    "answers": _read_scan,
+    "identical": _read_rebuild,
+    "signed_by": _read_signature,
+    "proven": _read_verified,
+}
+
+
+def _read_day(row: Json) -> str:
+    found = DAY.match(str(row.get("day", "")))
+    return found[0] if found else ""
+
+
+def _read_suites(text: str, images: Sequence[Image]) -> Iterator[Row]:
+    """Yield the result of each image that the names of test cases hold: `test_x[pytorch-2.13-training-cpu-py311]`."""
+    # pytest writes neither; entities could grow without end.
+    if any(word in text for word in FORBIDDEN):
+        raise ValueError("a document type, which pytest does not write")
+    root = ElementTree.fromstring(text)  # noqa: S314 - without entities, as above
+    if root.tag not in ("testsuites", "testsuite"):
+        raise ValueError(f"<{root.tag}> in place of <testsuites>")
+    # The longest first: an image's identifier may begin with another's.
+    ids = sorted((image.id for image in images), key=len, reverse=True)
+    for suite in root.iter("testsuite"):
+        cases: dict[str, list[ElementTree.Element]] = {}
+        for case in suite.iter("testcase"):
+            if owner := next((one for one in ids if one in case.get("name", "")), None):
+                cases.setdefault(owner, []).append(case)
+        day = DAY.match(suite.get("timestamp", ""))
+        for identifier, own in cases.items():
+            yield identifier, "tests", _count_cases(own, day[0] if day else "")
+
+
+def _count_cases(cases: Sequence[ElementTree.Element], day: str) -> SuiteResult:
+    failed = [
+        case.get("name", "") for case in cases if case.find("failure") is not None or case.find("error") is not None
+    ]
+    skipped = sum(1 for case in cases if case.find("skipped") is not None)
+    return SuiteResult(day, len(cases) - len(failed) - skipped, skipped, tuple(dict.fromkeys(failed)))

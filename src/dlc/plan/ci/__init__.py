@@ -1,0 +1,1 @@
+"""A plan as a file for a CI system: a job for each image. Pure."""

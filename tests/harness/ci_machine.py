@@ -1,0 +1,71 @@
+"""Machines of CI systems for tests: stand-ins for the programs that a job calls, and the shell of a job."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dlc.core.checkout import find_root
+
+ROOT = find_root(Path(__file__).parent)
+EXAMPLES = ROOT / "examples/ci"
+IMAGE, PARENT = "pytorch-2.9-training-cu128-py311-xla", "pytorch-2.9-training-cu128-py311"
+VALUES = {
+    "BUILDER": "dlc-ci", "CACHE": "registry.example/cache/dlc", "STAGING": "registry.example/staging",
+    "PROD": "prod.example/dlc", "REGISTRY_USER": "ci", "REGISTRY_PASSWORD": "secret", "PROMOTE": "yes",
+    "BASE_REVISION": "0123abc", "CI_COMMIT_BEFORE_SHA": "0123abc", "CODEBUILD_WEBHOOK_PREV_COMMIT": "0123abc",
+    "CODEBUILD_WEBHOOK_TRIGGER": "branch/main", "IMAGE": IMAGE, "PARENTS": PARENT,
+}  # fmt: skip
+# Writes down how it was called. A builder is not there yet; aws prints a password.
+PROGRAM = """#!/bin/sh
+echo "$(basename "$0") $*" >>"$CALLS"
+case "$(basename "$0") $*" in
+    "docker buildx inspect"*) exit 1 ;;
+    "docker login"*) cat >>"$CALLS"; echo >>"$CALLS" ;;
+    aws*) echo secret ;;
+    sudo*) "$@" ;;
+esac
+"""
+# jq, as far as the step uses it: this host may have none.
+JQ = """#!/usr/bin/env python3
+import json, sys
+print(json.dumps(open(sys.argv[-1]).read().split("\\n")[:-1], separators=(",", ":")))
+"""
+
+
+def read_example(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text())
+    return found
+
+
+def read_scripts(system: str) -> list[str]:
+    """The shell of the image's job: of each step that a shell of its own runs."""
+    if system == "github":
+        job = read_example("github/images.yml")["jobs"][re.sub("[^a-z0-9]", "_", IMAGE)]
+        assert job["env"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
+        return [step["run"] for step in job["steps"] if "run" in step]
+    if system == "gitlab":
+        found = read_example("gitlab/.gitlab-ci.yml")
+        assert found[IMAGE]["variables"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
+        return ["\n".join(found[".image"]["script"])]
+    phases = read_example("codebuild/buildspec.yml")["phases"]
+    return ["\n".join(command for phase in phases.values() for command in phase["commands"])]
+
+
+def write_programs(folder: Path, dlc: str) -> None:
+    """Write the programs of a machine; `dlc` is the text of that one."""
+    folder.mkdir()
+    texts = dict.fromkeys(("sudo", "apt-get", "make", "docker", "sysctl", "aws"), PROGRAM)
+    texts |= {"dlc": dlc, "jq": JQ}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+
+
+def list_calls(path: Path) -> list[str]:
+    """What was called, the installation aside."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line for line in lines if line.split()[0] not in ("sudo", "apt-get", "sysctl", "make")]

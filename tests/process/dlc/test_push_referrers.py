@@ -1,0 +1,60 @@
+"""push.referrers: a bill of materials is attached once, and found the way that the registry offers."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from memory_registry import Memory
+from scripted_server import serving
+
+from dlc.images.push.referrers import SPDX, attach_bill, attach_document, make_referrer
+from dlc.images.push.registry.http import Session
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+
+IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])
+BILL = b'{"spdxVersion":"SPDX-2.3"}'
+OTHER = {"mediaType": KINDS[0], "digest": make_digest(b"signature"), "size": 9, "artifactType": "application/signature"}
+
+
+def never() -> bytes:
+    raise AssertionError("a document was made that nobody needs")
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["with the referrers API", "without"])
+def test_a_document_is_attached_once_and_found_again(lists: bool) -> None:
+    memory = Memory(lists=lists)
+    with serving(memory) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        digest = attach_bill(repository, IMAGE, lambda: BILL)
+        assert attach_bill(repository, IMAGE, never) == digest
+        [found] = repository.referrers(IMAGE.digest)
+    assert (found["digest"], found["artifactType"]) == (digest, SPDX)
+    content = json.loads(memory.manifests[digest][1])
+    assert content["subject"]["digest"] == IMAGE.digest
+    assert memory.blobs[content["layers"][0]["digest"]] == BILL
+    assert memory.blobs[content["config"]["digest"]] == b"{}"
+    assert (make_fallback_tag(IMAGE.digest) in memory.manifests) is not lists
+
+
+def test_all_pages_of_the_referrers_api_are_read() -> None:
+    with serving(Memory(lists=True, page=2)) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        digests = [attach_document(repository, IMAGE, "application/note", str(n).encode()) for n in range(5)]
+        assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == digests
+
+
+def test_what_others_attached_under_the_tag_stays() -> None:
+    memory = Memory(lists=False)
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [OTHER]}
+    memory.manifests[make_fallback_tag(IMAGE.digest)] = (INDEX, json.dumps(index).encode())
+    with serving(memory) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        digest = attach_bill(repository, IMAGE, lambda: BILL)
+        assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == [OTHER["digest"], digest]
+
+
+def test_the_tag_is_the_one_of_the_specification_and_equal_documents_have_equal_manifests() -> None:
+    assert re.fullmatch("sha256-[0-9a-f]{64}", make_fallback_tag(IMAGE.digest))
+    assert make_referrer(IMAGE, SPDX, BILL) == make_referrer(IMAGE, SPDX, BILL)

@@ -1,0 +1,179 @@
+"""`dlc push --sign` to a real registry, from a client that has one image: signed once, found by dlc verify, or no tag.
+
+The docker client is a script that answers from files; tests/integration/test_push.py has pushes of real images.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from toy_push import LAYER, add
+
+from dlc import cli
+from dlc.cli import push
+from dlc.core.errors import ProofError, RegistryError, UsageError
+from dlc.core.labels import CREATED, KEY, REVISION
+from dlc.engine.connection import Engine
+from dlc.images.proof.tested import make_record, write_record
+from dlc.images.push.referrers import SPDX, attach_document
+from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.http import Session
+from dlc.images.push.registry.repository import Repository
+from dlc.plan.plan import make_plan
+from harness.image_facts import HISTORY, LAUNCHER, PROBED
+from harness.registry import PASSWORD, USER, Registry
+from harness.signed_image import COMMIT, make_key
+from harness.specimen import TORCH_ID, specimen
+
+DOCKER = """#!{python}
+import json, pathlib, shutil, sys
+folder = pathlib.Path(__file__).parent
+words = sys.argv[1:]
+said = json.loads((folder / "said.json").read_text())
+if words[:2] == ["image", "inspect"]:
+    print(said["keys"] if "--format" in words else json.dumps([said["inspected"]]))
+elif words[0] == "history":
+    print("\\n".join(said["history"]))
+elif words[0] == "run":
+    print(json.dumps(said["probed"]))
+elif words[0] == "save":
+    shutil.copy(folder / "image.tar", words[2])
+else:
+    sys.exit(f"unknown: {{words}}")
+"""
+POLICY = "signers: [{key: cosign.pub}]\nrequire: [signature, provenance, bill, tests]\n"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A checkout as the current folder, whose image the client has, and where it is pushed."""
+
+    folder: Path
+    registry: Registry
+    image: str
+
+    def push(self, path: str, *words: str) -> None:
+        """Push the image without a scan: its row of JSON is on stdout."""
+        to = f"{self.registry.host}/{path}"
+        assert cli.run(["push", TORCH_ID, "--no-scan", "--to", to, "--json", *words]) == 0
+
+    def repository(self, path: str) -> Repository:
+        name = f"{path}/pytorch"
+        return Repository(Session(f"http://{self.registry.host}", name, Credentials(USER, PASSWORD)), name)
+
+
+def write_client(folder: Path) -> str:
+    """Make a docker client that has the specimen's image; returns the image's digest."""
+    target = make_plan(specimen(), [TORCH_ID]).target(TORCH_ID)
+    labels = {**target.labels, REVISION: COMMIT, CREATED: "2026-11-27T00:00:00+00:00"}
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as files:
+        add(files, "data", LAYER[: 1 << 16])
+    diff_ids = [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]
+    created = "2026-11-27T00:00:00Z"
+    config = json.dumps({"created": created, "config": {"Labels": labels}, "rootfs": {"diff_ids": diff_ids}}).encode()
+    image = f"sha256:{hashlib.sha256(config).hexdigest()}"
+    inspected = {"Id": image, "Created": created, "Config": {"Labels": labels}, "RootFS": {"Layers": diff_ids},
+                 "Size": len(LAYER)}  # fmt: skip
+    folder.mkdir()
+    with tarfile.open(folder / "image.tar", "w") as archive:
+        add(archive, "config.json", config)
+        add(archive, "1/layer.tar", layer.getvalue())
+        add(archive, "manifest.json", json.dumps([{"Config": "config.json", "Layers": ["1/layer.tar"]}]).encode())
+    said = {"inspected": inspected, "keys": f"{target.tags[0]} |{labels[KEY]}", "history": HISTORY,
+            "probed": {**PROBED, "dlc": [LAUNCHER]}}  # fmt: skip
+    (folder / "said.json").write_text(json.dumps(said))
+    (folder / "docker").write_text(DOCKER.format(python=sys.executable))
+    (folder / "docker").chmod(0o755)
+    return image
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    running = Registry(tmp_path_factory.mktemp("registry"))
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def work(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
+    for path, file in specimen().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(file.data)
+    image = write_client(tmp_path / "client")
+    make_key(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(push, "connect", lambda: Engine(None, "context", "26.1", containerd_store=False))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'client'}:/usr/bin:/bin")
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path / "cache"))
+    for name, value in registry.login(tmp_path / "docker-login").items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "policy.yml").write_text(POLICY)
+    return Work(tmp_path, registry, image)
+
+
+def test_a_signed_push_passes_dlc_verify_with_the_tests_of_this_machine(
+    work: Work, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_record(work.folder / "cache", make_record(work.image, ["test_starts"], [], datetime.now(UTC)))
+    work.push("whole", "--sign", "cosign.key")
+    [row] = json.loads(capsys.readouterr().out)
+    reference = f"{work.registry.host}/whole/pytorch"
+    for name in (f"@{row['digest']}", *(f":{tag}" for tag in row["tags"])):
+        assert cli.run(["verify", f"{reference}{name}", "--policy", "policy.yml"]) == 0
+    said = capsys.readouterr().out
+    assert f"commit {COMMIT[:12]}" in said
+    assert "1 passed" in said
+    assert "this checkout builds the same content key" in said
+
+
+def test_a_second_push_of_the_same_image_attaches_nothing_new(work: Work, capsys: pytest.CaptureFixture[str]) -> None:
+    digests = []
+    for _ in range(2):
+        work.push("twice", "--sign", "cosign.key")
+        [row] = json.loads(capsys.readouterr().out)
+        digests.append([found["digest"] for found in work.repository("twice").referrers(row["digest"])])
+    assert sorted(digests[0]) == sorted(digests[1])
+    assert len(digests[0]) == 4
+
+
+def test_a_push_without_a_signature_is_refused_by_verify(work: Work) -> None:
+    work.push("plain")
+    tag = next(tag for tag in work.registry.tags("plain/pytorch"))
+    with pytest.raises(ProofError, match="signature-missing"):
+        cli.run(["verify", f"{work.registry.host}/plain/pytorch:{tag}", "--key", "cosign.pub"])
+
+
+def test_no_tag_moves_while_another_bill_of_materials_is_attached(
+    work: Work, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work.push("swapped")
+    [row] = json.loads(capsys.readouterr().out)
+    repository = work.repository("swapped")
+    image = repository.manifest(row["digest"])
+    assert image is not None
+    attach_document(repository, image, SPDX, b'{"spdxVersion": "SPDX-2.3", "packages": []}')
+    for tag in row["tags"]:
+        (work.registry.repository("swapped/pytorch") / "_manifests/tags" / tag / "current/link").unlink()
+    with pytest.raises(RegistryError, match="found another one attached") as caught:
+        work.push("swapped", "--sign", "cosign.key")
+    assert "no tag was moved" in caught.value.remedy
+    left = [tag for tag in row["tags"] if repository.manifest(tag)]
+    assert left == []
+
+
+def test_a_wrong_key_ends_the_push_before_an_engine_is_asked(work: Work) -> None:
+    (work.folder / "client/docker").unlink()
+    with pytest.raises(UsageError, match="expected a private key in PEM"):
+        work.push("wrong", "--sign", "cosign.pub")
+    assert not work.registry.repository("wrong/pytorch").exists()

@@ -1,0 +1,107 @@
+"""`dlc site` in a browser: no page has a fault, each fits a telephone, light and dark differ, the search finds.
+
+Skipped on a host without Chromium: `apt-get install chromium`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlc.buildspec.matrix import load_variants
+from dlc.cli.site import list_entries, read_documents, write_site
+from dlc.core.checkout import find_root, read_tree
+from dlc.images.inspection.advisories import Answer
+from dlc.images.site import values
+from dlc.images.site.pages import list_pages
+from harness.chromium import Browser, find_chromium, run_chromium
+from harness.image_facts import LAUNCHER, specimen_facts
+
+ROOT = find_root(Path(__file__).parent)
+TORCH, CUDA = "images/pytorch-2.13-training-cpu-py311.html", "images/pytorch-2.15-training-cu132-py313.html"
+PAGES = ("index.html", TORCH, CUDA, "verified.html", "docs/index.html", "docs/build.html", "docs/measurements.html",
+         "docs/decisions/README.html", "README.html", "search.html?q=launcher+sigterm")  # fmt: skip
+PHONE, DESKTOP = 390, 1280
+PROGRAM = find_chromium() or ""
+if not PROGRAM:
+    pytest.skip("no Chromium on this host: apt-get install chromium", allow_module_level=True)
+
+
+def built_entry(entry: values.Entry) -> values.Entry:
+    """The entry as if an engine had its image, with a name as long as none is."""
+    advisory = values.Advisory("open", "six", "1.17.0", ("PYSEC-2026-1", "CVE-2026-1"), "1.18.0")
+    scan = values.ScanResult("2026-11-28", "", (Answer("the index", (), 3, ()),), (advisory,))
+    failed = ("test_" + "long_" * 40 + f"[{entry.id}]",)
+    own = values.Checks(scan=scan, tests=values.SuiteResult("2026-11-28", 30, 1, failed))
+    facts = specimen_facts(entry.variant.ref, LAUNCHER)
+    return replace(entry, built=values.Built(facts, (entry.variant.ref,), ()), checks=own)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the site of this checkout, with one image built."""
+    tree = read_tree(ROOT)
+    documents, files = read_documents(ROOT)
+    entries = [built_entry(entry) if entry.path == TORCH else entry
+               for entry in list_entries(load_variants(tree), tree, {}, {})]  # fmt: skip
+    folder = tmp_path_factory.mktemp("catalogue") / "site"
+    catalogue = values.Catalogue(tuple(entries), documents, files, "2026-11-28", "0123abcd", "0", engine=True)
+    write_site(list_pages(catalogue), folder)
+    return folder.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with run_chromium(PROGRAM, tmp_path_factory.mktemp("chromium")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_no_fault_and_fits_its_width_in_both_colours(
+    site: str, browser: Browser, page: str, width: int
+) -> None:
+    colours = {}
+    for scheme in ("light", "dark"):
+        assert browser.show(f"{site}/{page}", width, scheme=scheme) == []
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        colours[scheme] = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert colours == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}
+
+
+def test_the_search_finds_sections_and_leads_to_them(site: str, browser: Browser) -> None:
+    assert browser.show(f"{site}/search.html?q=coordinator%20rendezvous", DESKTOP) == []
+    links = browser.evaluate("[...document.querySelectorAll('#found a')].map(link => link.href)")
+    assert f"{site}/docs/architecture.html" in {link.partition("#")[0] for link in links}
+    assert browser.evaluate("document.querySelectorAll('#found mark').length") > 0
+    assert browser.show(links[0], DESKTOP) == []
+    assert browser.evaluate("document.querySelector('h1').textContent")
+
+
+def test_what_is_searched_for_is_no_markup(site: str, browser: Browser) -> None:
+    assert browser.show(f"{site}/search.html?q=%3Cimg%20src%3Dx%3E", DESKTOP) == []
+    assert browser.evaluate("document.querySelectorAll('main img').length") == 0
+    assert browser.evaluate("document.getElementById('status').textContent").startswith("0 sections")
+
+
+def test_a_filter_keeps_the_rows_that_hold_its_words(site: str, browser: Browser) -> None:
+    browser.show(f"{site}/{CUDA}", DESKTOP)
+    shown = """(() => {
+      const table = [...document.querySelectorAll('table[data-filter]')].at(-1);
+      const field = table.parentElement.previousElementSibling.querySelector('input');
+      field.value = 'NCCL';
+      field.dispatchEvent(new Event('input'));
+      return [...table.tBodies[0].rows].filter(row => !row.hidden).map(row => row.cells[0].textContent);
+    })()"""
+    assert browser.evaluate(shown) == ["nvidia-nccl-cu13"]
+
+
+def test_a_fault_of_a_page_is_seen(site: str, browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    page.write_text('<script>throw new Error("broken")</script><img src="lost.png">')
+    faults = browser.show(page.as_uri(), DESKTOP)
+    assert any("broken" in fault for fault in faults)
+    assert any("lost.png" in fault for fault in faults)

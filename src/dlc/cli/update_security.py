@@ -11,6 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks.security import Advisory, ImageSet, Outcome, find_updates, write_message
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.cli.arguments import print_json, say_progress
@@ -25,8 +27,6 @@ from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts
 from dlc.images.inspection.advisories import Finding, read_exceptions
 from dlc.images.inspection.scan import scan_image
-from dlc.buildspec.locks import resolve
-from dlc.buildspec.locks.security import Advisory, ImageSet, Outcome, find_updates, write_message
 
 
 def update_for_security(args: argparse.Namespace) -> int:

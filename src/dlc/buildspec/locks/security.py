@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from packaging.version import InvalidVersion, Version
 
 from dlc.buildspec.lockfile import explain_staleness, join_entries, locked_versions, parse_versions
+from dlc.buildspec.locks import resolve, updates
+from dlc.buildspec.locks.updates import Proposal
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
 from dlc.core.errors import LockError
-from dlc.buildspec.locks import resolve, updates
-from dlc.buildspec.locks.updates import Proposal
 
 Say = Callable[[str], None]
 

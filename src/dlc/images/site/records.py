@@ -91,7 +91,8 @@ def _read_advisory(state: str, row: Json) -> Advisory:
 
 
 def _read_rebuild(row: Json) -> tuple[str, RebuildResult]:
-    return "rebuild", RebuildResult(_read_day(row), str(row["digests"][0]), bool(row["identical"]))
+    digest = str(row.get("against", "")).rpartition("@")[2] or str(row["digests"][0])
+    return "rebuild", RebuildResult(_read_day(row), digest, bool(row["identical"]), str(row.get("config", "")))
 
 
 def _read_signature(row: Json) -> tuple[str, SignatureResult]:

@@ -74,18 +74,18 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(tree, args.globs, args.sets)
     # Before an engine is started: a stale lock ends the run here.
     plan_variants(variants, tree, args.globs, args.sets)
-    if args.against and (args.once or len(variants) != 1):
+    if args.against is not None and (args.once or len(variants) != 1):
         raise UsageError(
             f"--against {args.against}: expected one image and no --once, found {len(variants)} images",
             "dlc verify-reproducible ID --against REGISTRY/REPO:TAG",
         )
-    others = read_pushed(args.against) if args.against else []
+    others = None if args.against is None else read_pushed(args.against)
     revision, epoch = buildx.read_revision(root)
     engine = connect()
     rows: list[dict[str, object]] = []
     for variant in variants:
         plan = base_images.plan_with_digests([variant], tree, engine)
-        pushed = choose_pushed(others, plan.target(variant.id)) if args.against else None
+        pushed = None if others is None else choose_pushed(others, plan.target(variant.id))
         archives = [
             _build_archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1)
             for number in range(1 if pushed else 2)

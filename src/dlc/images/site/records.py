@@ -48,7 +48,7 @@ def read_records(texts: Mapping[str, str], images: Sequence[Image]) -> dict[str,
                 before = getattr(found[identifier], field)
                 if before is None or value.day >= before.day:
                     found[identifier] = replace(found[identifier], **{field: value})
-        except (ValueError, LookupError, TypeError, AttributeError, ElementTree.ParseError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ElementTree.ParseError) as error:
             raise UsageError(
                 f"{name}: expected a record: {KINDS}; found: {type(error).__name__}: {error}",
                 "remove the file, or write it again: docs/catalogue.md",

@@ -30,7 +30,7 @@ MEANINGS = {
     r"^(yes|no)$": "yes or no",
     r"^(unknown|[0-9]{1,9}(\.[0-9]{1,9})?)$": "US dollars for an hour such as 3.825, or unknown",
     r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9\-]+$": "a machine's type such as c5.18xlarge, without `ml.`",
-    r"^(dlc ?>= ?[0-9]+(\.[0-9]+){0,3})?$": "dlc >= VERSION, such as dlc >= 0.2, or nothing",
+    r"^(dlc ?>= ?[0-9]+(\.[0-9]+){0,3})?$": "dlc >= VERSION, such as dlc >= 1.0, or nothing",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,

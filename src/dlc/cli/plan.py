@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
-    if args.against:
+    if args.against is not None:
         from dlc.cli.plan_changes import show_changes
 
         return show_changes(args)

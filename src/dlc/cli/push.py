@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     fill_globs(args, tree)
     # A wrong key ends the run before an engine is started.
-    hand = open_hand(args.sign, os.environ) if args.sign else None
+    hand = open_hand(args.sign, os.environ) if args.sign is not None else None
     variants = load_variants(tree, args.globs, args.sets)
     if not args.unsupported:
         variant.require_supported(variants)

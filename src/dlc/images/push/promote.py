@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +47,15 @@ class Promoted:
 
 
 def find_image(source: Repository, reference: str) -> Manifest:
-    """Return what a tag or a digest of a repository means. Raises ImageError if there is nothing."""
+    """Return what a tag or a digest of a repository means.
+
+    Raises ImageError if there is nothing, RegistryError for a manifest that does not have the digest.
+    """
     found = source.any_manifest(reference)
     if found is None:
         raise ImageError(f"{source.name}: expected an image under {reference}, found none", PUSH)
+    if reference.startswith("sha256:") and found.digest != reference:
+        raise RegistryError(f"{source.name}: expected the manifest {reference}, found {found.digest}", DAMAGED)
     return found
 
 
@@ -71,15 +77,30 @@ def find_tags(source: Repository, image: Manifest, reference: str) -> tuple[str,
 
 
 def read_labels(source: Repository, image: Manifest) -> Mapping[str, str]:
-    """Return the labels of an image, or of the first platform's in an index."""
+    """Return the labels of an image, or of the first platform's in an index. Raises RegistryError, ImageError."""
     while image.kind in INDEXES:
+        if not image.content["manifests"]:
+            raise RegistryError(f"{source.name}@{image.digest}: expected an image, found an index without any", PUSH)
         image = find_image(source, str(image.content["manifests"][0]["digest"]))
+    return parse_labels(read_config(source, image))
+
+
+def read_config(source: Repository, image: Manifest) -> bytes:
+    """Return an image's configuration. Raises RegistryError for other bytes than its digest says."""
     name = str(image.content["config"]["digest"])
     config = source.blob(name)
     if config is None or make_digest(config) != name:
         raise RegistryError(f"{source.name}: expected the configuration {name}, found other bytes", DAMAGED)
-    labels: dict[str, str] = (json.loads(config).get("config") or {}).get("Labels") or {}
-    return labels
+    return config
+
+
+def parse_labels(config: bytes) -> Mapping[str, str]:
+    """Return the labels in an image's configuration; none if it holds no texts by name, as of an image of others."""
+    with suppress(ValueError, RecursionError, TypeError, LookupError):
+        labels = json.loads(config)["config"]["Labels"]
+        if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
+            return labels
+    return {}
 
 
 def promote_image(

@@ -48,7 +48,7 @@ def read_records(texts: Mapping[str, str], images: Sequence[Image]) -> dict[str,
                 before = getattr(found[identifier], field)
                 if before is None or value.day >= before.day:
                     found[identifier] = replace(found[identifier], **{field: value})
-        except (ValueError, LookupError, TypeError, AttributeError, ElementTree.ParseError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ElementTree.ParseError) as error:
             raise UsageError(
                 f"{name}: expected a record: {KINDS}; found: {type(error).__name__}: {error}",
                 "remove the file, or write it again: docs/catalogue.md",
@@ -91,7 +91,8 @@ def _read_advisory(state: str, row: Json) -> Advisory:
 
 
 def _read_rebuild(row: Json) -> tuple[str, RebuildResult]:
-    return "rebuild", RebuildResult(_read_day(row), str(row["digests"][0]), bool(row["identical"]))
+    digest = str(row.get("against", "")).rpartition("@")[2] or str(row["digests"][0])
+    return "rebuild", RebuildResult(_read_day(row), digest, bool(row["identical"]), str(row.get("config", "")))
 
 
 def _read_signature(row: Json) -> tuple[str, SignatureResult]:

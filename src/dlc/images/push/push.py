@@ -34,7 +34,7 @@ KEY_DIGITS = 12
 # Characters of a tag, by the distribution specification.
 LONGEST = 128
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-OURS = "dlc build GLOB: dlc's own images have it"
+OURS = "dlc build GLOB: dlc's own images have them"
 # Variant.suffix puts this behind a reference.
 OF_SET = re.compile(r"-set-[0-9a-f]+$")
 WORKSPACE_PREFIX = "dlc-push-"

@@ -50,10 +50,17 @@ def read_records(texts: Mapping[str, str], images: Sequence[Image]) -> dict[str,
                     found[identifier] = replace(found[identifier], **{field: value})
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ElementTree.ParseError) as error:
             raise UsageError(
-                f"{name}: expected a record: {KINDS}; found: {type(error).__name__}: {error}",
+                f"{name}: expected a record: {KINDS}; found: {_describe_fault(error)}",
                 "remove the file, or write it again: docs/catalogue.md",
             ) from None
     return found
+
+
+def _describe_fault(error: Exception) -> str:
+    """Return what is wrong with a file that is no record; of a form that Python's words would not explain, no more."""
+    if isinstance(error, KeyError):
+        return f"no {error}"
+    return str(error) if isinstance(error, ValueError | ElementTree.ParseError) else "values of another form"
 
 
 Row = tuple[str, str, Any]

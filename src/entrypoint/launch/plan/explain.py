@@ -99,7 +99,7 @@ def _variable_lines(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[
 
 def changed_variables(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the launcher sets or changes, sorted by name."""
-    return {name: env[name] for name in sorted(env) if environ.get(name) != env[name]}
+    return dict(sorted(env.items() - environ.items()))
 
 
 def _process_as_data(process: ProcessSpec, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
     """Plan, skip what is up to date, build the rest on the engine that was found, report."""
     workspace = find_workspace()
     tree = read_workspace(workspace)
-    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets), tree, workspace, args)
+    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets, args.platform), tree, workspace, args)
     whole = plan_variants(
         variants, tree, args.globs, args.sets
     )  # before an engine is started: a stale lock ends the run here
@@ -49,7 +49,8 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
         with display.during("Docker engine", "find it, or start one"):
             ahead = begun.enter_context(_collect_ahead(whole, tree)) if must_install(found) else None
             engine = connect(found=found)
-        engine.require_platform()
+        for platform in whole.platforms:
+            engine.require_platform(platform)
         plan = base_images.plan_with_digests(variants, tree, engine)
         order = Order(
             engine, workspace.root, tree, args.builder or "", caches, disk_check=not args.no_disk_check, ahead=ahead

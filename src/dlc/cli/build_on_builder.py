@@ -58,7 +58,7 @@ def choose_engine(args: argparse.Namespace) -> None:
     Raises EngineError for a builder that is not there.
     """
     builder = find_builder(args.builder)
-    builder.require_platform()
+    builder.require_platform(args.platform)
     if builder.is_engine:
         os.environ.pop("DOCKER_HOST", None)
         os.environ["DOCKER_CONTEXT"] = builder.name
@@ -74,7 +74,7 @@ def build_and_push(args: argparse.Namespace) -> int:
         )
     workspace = find_workspace()
     tree = read_workspace(workspace)
-    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets), tree, workspace, args)
+    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets, args.platform), tree, workspace, args)
     # A stale lock ends the run before a builder is started.
     plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
@@ -82,7 +82,8 @@ def build_and_push(args: argparse.Namespace) -> int:
     place = open_destination(args.push, environment.find_ca_bundle(os.environ), frameworks, option="--push")
     caches = make_caches(args.cache_from, args.cache_to, [variant.id for variant in variants])
     builder = find_builder(args.builder)
-    builder.require_platform()
+    for platform in sorted({variant.settings.platform for variant in variants}):
+        builder.require_platform(platform)
     plan = base_images.plan_with_digests(variants, tree, make_client())
     revision, epoch = read_revision(workspace.root)
     goals = _make_goals(plan, variants, place, epoch)

@@ -6,19 +6,23 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from functools import cache, partial
 
 from dlc.build import base_images
 from dlc.buildspec import variant
+from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import ScanException
+from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, warn_of_end
 from dlc.cli.push_proof import Prover, Scanned
 from dlc.core import environment
-from dlc.core.checkout import find_workspace, read_workspace
+from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
+from dlc.core.labels import CREATED
+from dlc.core.platforms import split_suffix
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.engine.pushed import pull_pushed
@@ -27,8 +31,10 @@ from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
 from dlc.images.proof.signing import open_hand
 from dlc.images.push import push
+from dlc.images.push.platform_index import Family, list_siblings, make_family, publish_index
 from dlc.images.push.push import Order, Pushed, leave_unsigned
 from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.verify import MismatchError
 from dlc.plan.plan import plan_variants
 
 HELP = "push built images to a registry and verify them there"
@@ -63,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     fill_globs(args, tree)
     # A wrong key ends the run before an engine is started.
     hand = open_hand(args.sign, os.environ) if args.sign else None
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     if not args.unsupported:
         variant.require_supported(variants)
     # Before an engine is started: a stale lock ends the run here.
@@ -81,14 +87,17 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     prover = Prover(hand, workspace, tree, engine, plan, variants, args.sets) if hand else None
     rows = []
-    for order in orders:
+    families = {} if args.dry_run else _find_families(variants, tree, args.sets, engine, orders)
+    # An image of another platform first: its index is whole when the first platform's tags move.
+    for order in sorted(orders, key=lambda each: not split_suffix(each.id)[1].suffix):
         if args.dry_run:
             row = _describe_intended(order, destination)
         else:
             # Once, for the scan and the bill of materials.
             captured = cache(partial(facts.capture_facts, engine, order.ref))
             scanned = None if args.no_scan else _scan(order, engine, captured(), exceptions)
-            row = _push_all(order, destination, engine, args.compression, captured, prover, scanned)
+            push_one = partial(_push_all, engine=engine, compression=args.compression, captured=captured, prover=prover)
+            row = _push_in_family(order, families.get(order.id), destination, partial(push_one, scanned=scanned))
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
@@ -106,8 +115,42 @@ def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence
     return Scanned(scan, found, started)
 
 
+def _find_families(
+    variants: Sequence[Variant], tree: Tree, sets: Sequence[str], engine: Engine, orders: Sequence[Order]
+) -> dict[str, Family]:
+    """Map each image that there is for several platforms to its family, if all of them have a fresh lock."""
+    created = {order.id: str(order.inspected["Config"]["Labels"][CREATED]) for order in orders}
+    found = {}
+    for each in variants:
+        if each.id in created and (names := list_siblings(each)):
+            siblings = load_variants(tree, names, sets)
+            if not any(explain_staleness(tree, sibling) for sibling in siblings):
+                plan = base_images.plan_with_digests(siblings, tree, engine)
+                found[each.id] = make_family(siblings, plan, created[each.id])
+    return found
+
+
+def _push_in_family(
+    order: Order, family: Family | None, destination: Destination, push_one: Callable[[Order, Destination], Pushed]
+) -> Pushed:
+    """Push one image; if the registry then has those of all platforms, move the tags that they share to an index."""
+    repository = destination.repository(order.framework, _say_line)
+    _, platform = split_suffix(order.id)
+    others = family.find_others(repository, platform.name) if family else {}
+    if family is None or not others:
+        return push_one(order, destination)
+    own = tuple(tag for tag in order.tags if tag not in family.shared)
+    row = push_one(replace(order, tags=own), destination)
+    pushed = repository.manifest(row.digest)
+    if pushed is None:
+        raise MismatchError(f"{repository.name}@{row.digest}", row.digest, "no manifest")
+    index = publish_index(repository, {**others, platform.name: pushed}, family.shared)
+    _say_line(f"{index.digest}: {', '.join(sorted([*others, platform.name]))} under {', '.join(family.shared)}")
+    return replace(row, tags=(*row.tags, *family.shared))
+
+
 def _push_all(
-    order: Order, destination: Destination, engine: Engine, compression: str, captured: Callable[[], facts.Facts],
+    order: Order, destination: Destination, *, engine: Engine, compression: str, captured: Callable[[], facts.Facts],
     prover: Prover | None, scanned: Scanned | None,
 ) -> Pushed:  # fmt: skip
     where = destination.reference(order.framework)

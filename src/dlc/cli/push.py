@@ -12,14 +12,13 @@ from functools import cache, partial
 
 from dlc.build import base_images
 from dlc.buildspec import variant
-from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import ScanException
-from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, warn_of_end
+from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.cli.push_proof import Prover, Scanned
 from dlc.core import environment
-from dlc.core.checkout import Tree, find_workspace, read_workspace
+from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
 from dlc.core.labels import CREATED
 from dlc.core.platforms import split_suffix
@@ -31,7 +30,7 @@ from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
 from dlc.images.proof.signing import open_hand
 from dlc.images.push import push
-from dlc.images.push.platform_index import Family, list_siblings, make_family, publish_index
+from dlc.images.push.platform_index import Family, publish_index
 from dlc.images.push.push import Order, Pushed, leave_unsigned
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.verify import MismatchError
@@ -87,9 +86,9 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     prover = Prover(hand, workspace, tree, engine, plan, variants, args.sets) if hand else None
     rows = []
-    families = {} if args.dry_run else _find_families(variants, tree, args.sets, engine, orders)
-    # An image of another platform first: its index is whole when the first platform's tags move.
-    for order in sorted(orders, key=lambda each: not split_suffix(each.id)[1].suffix):
+    created = {order.id: str(order.inspected["Config"]["Labels"][CREATED]) for order in orders}
+    families = {} if args.dry_run else find_families(variants, tree, args.sets, engine, created)
+    for order in sorted(orders, key=lambda each: put_foreign_first(each.id)) if families else orders:
         if args.dry_run:
             row = _describe_intended(order, destination)
         else:
@@ -113,21 +112,6 @@ def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence
     scan = scan_image(engine, found, exceptions, os.environ, date.today())
     require_clean(scan)
     return Scanned(scan, found, started)
-
-
-def _find_families(
-    variants: Sequence[Variant], tree: Tree, sets: Sequence[str], engine: Engine, orders: Sequence[Order]
-) -> dict[str, Family]:
-    """Map each image that there is for several platforms to its family, if all of them have a fresh lock."""
-    created = {order.id: str(order.inspected["Config"]["Labels"][CREATED]) for order in orders}
-    found = {}
-    for each in variants:
-        if each.id in created and (names := list_siblings(each)):
-            siblings = load_variants(tree, names, sets)
-            if not any(explain_staleness(tree, sibling) for sibling in siblings):
-                plan = base_images.plan_with_digests(siblings, tree, engine)
-                found[each.id] = make_family(siblings, plan, created[each.id])
-    return found
 
 
 def _push_in_family(

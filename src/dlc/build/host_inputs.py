@@ -52,8 +52,11 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
 def install_programs(plan: Plan, cache: Path) -> None:
     """Install what `collect` runs on this host. Raises HostError, PackageIndexError."""
     contexts = [context for target in plan.targets for context in (target.context, *target.contexts.values())]
-    for name in {context.name for context in contexts if isinstance(context, Host) and "rootfs-" in context.name}:
-        rootfs.require_program(cache, split_suffix(name)[1])
+    systems = {context.name for context in contexts if isinstance(context, Host) and "rootfs-" in context.name}
+    if systems:
+        rootfs.require_program(cache)
+    for system in systems:
+        rootfs.require_foreign_program(system, cache)
 
 
 def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:

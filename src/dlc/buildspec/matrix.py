@@ -19,6 +19,7 @@ from dlc.buildspec.versions import starts_with
 from dlc.buildspec.yaml_layers import Node, make_override, make_set_mark, merge_all_layers
 from dlc.core.checkout import Tree
 from dlc.core.environment import PLATFORM
+from dlc.core.platforms import ANY_PLATFORM
 
 OWN_LABELS = "org.dlc."
 
@@ -57,7 +58,8 @@ def load_variants(
         added = _make_own_candidate(own, candidates, variants)
         candidates = [*candidates, added]
         variants = (*variants, _check_own(added, own, buildspec, tree, variants))
-    chosen = select_images(globs, {variant.id: variant.settings.platform for variant in variants}, platform)
+    apart = [each.id for each in variants if platform not in (ANY_PLATFORM, each.settings.platform)]
+    chosen = select_images(globs, [variant.id for variant in variants], apart)
     pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
     if not sets or buildspec.defaults is None:
         return tuple(variant for _, variant in pairs)

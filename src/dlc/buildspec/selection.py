@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dlc.buildspec.problems import did_you_mean
 from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import parse_number
 from dlc.core.errors import SelectorError
-from dlc.core.platforms import ANY_PLATFORM
 
 
-def select_images(
-    globs: Sequence[str], identifiers: Mapping[str, str], platform: str = ANY_PLATFORM
-) -> tuple[str, ...]:
-    """Return the identifiers (each with its platform) that any glob matches, in their own order; no glob selects all.
+def select_images(globs: Sequence[str], identifiers: Iterable[str], apart: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the identifiers that any glob matches, in their own order; no glob selects all.
 
-    Those of other platforms than `platform` (ANY_PLATFORM: of none) are selected by their whole identifier alone.
+    Those in `apart`, of other platforms than the one that is asked for, are selected by their whole identifier alone.
     Raises SelectorError for each glob without a match, with the identifiers or versions that come near it.
     """
-    offered = [name for name, its in identifiers.items() if platform in (ANY_PLATFORM, its)]
-    lost = [glob for glob in globs if glob not in identifiers and not fnmatch.filter(offered, glob)]
+    known = tuple(identifiers)
+    offered = [name for name in known if name not in apart]
+    lost = [glob for glob in globs if glob not in known and not fnmatch.filter(offered, glob)]
     if lost:
-        raise SelectorError(
-            "\n".join(_explain_no_match(glob, identifiers, offered, platform) for glob in lost),
-            "`dlc list` shows every image; quote globs: 'pytorch-*-cpu-*'",
-        )
+        message = "\n".join(f"{glob}: no such image{_make_hint(glob, offered, apart)}" for glob in lost)
+        raise SelectorError(message, "`dlc list` shows every image; quote globs: 'pytorch-*-cpu-*'")
     return tuple(
-        name for name in identifiers
+        name for name in known
         if name in globs
         or (name in offered and (not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs)))
     )  # fmt: skip
-
-
-def _explain_no_match(glob: str, identifiers: Mapping[str, str], offered: Sequence[str], platform: str) -> str:
-    elsewhere = sorted({identifiers[name] for name in fnmatch.filter(identifiers, glob)})
-    if elsewhere:
-        return f"{glob}: no image of {platform}; there are some of {', '.join(elsewhere)}: --platform selects them"
-    return f"{glob}: no such image{_make_hint(glob, offered or tuple(identifiers))}"
 
 
 def hint_at_prefix(word: str, known: Iterable[str]) -> str:
@@ -46,7 +35,9 @@ def hint_at_prefix(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{word}-*'?" if any(name.startswith(f"{word}-") for name in known) else ""
 
 
-def _make_hint(glob: str, known: Sequence[str]) -> str:
+def _make_hint(glob: str, known: Sequence[str], apart: Collection[str]) -> str:
+    if fnmatch.filter(apart, glob):
+        return " of this platform; --platform chooses another one"
     if hint := hint_at_prefix(glob, known):
         return f"; {hint}"
     framework, _, rest = glob.partition("-")

@@ -9,11 +9,15 @@ from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
-from dlc.core.platforms import split_suffix
+from dlc.core.environment import PLATFORM
+from dlc.core.labels import CREATED
+from dlc.core.platforms import PLATFORMS, split_suffix
 from dlc.engine.connection import Engine
 from dlc.images.push.from_builder import move_tags
-from dlc.images.push.platform_index import Family, list_siblings, make_family, publish_index
+from dlc.images.push.platform_index import Family, publish_index
+from dlc.images.push.push import make_tags
 from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.plan.plan import Plan
 
 
 def find_families(
@@ -25,12 +29,27 @@ def find_families(
     """
     found = {}
     for each in variants:
-        if each.id in created and (names := list_siblings(each)):
+        if each.id in created and (names := _list_siblings(each)):
             siblings = load_variants(tree, names, sets)
             if not any(explain_staleness(tree, sibling) for sibling in siblings):
                 plan = base_images.plan_with_digests(siblings, tree, engine)
-                found[each.id] = make_family(siblings, plan, created[each.id])
+                found[each.id] = _make_family(siblings, plan, created[each.id])
     return found
+
+
+def _list_siblings(variant: Variant) -> list[str]:
+    """Return the identifiers of the images of one family, if there are several."""
+    made = [PLATFORMS[name] for name, why in variant.platforms.items() if not why]
+    return [f"{variant.family}{platform.suffix}" for platform in made] if len(made) > 1 else []
+
+
+def _make_family(siblings: Sequence[Variant], plan: Plan, created: str) -> Family:
+    """Return the family of these images, which the plan holds. `created` is the label of the one that is pushed."""
+    tags = {
+        each.settings.platform: make_tags(each.ref, {**plan.target(each.id).labels, CREATED: created})
+        for each in siblings
+    }
+    return Family({name: found[0] for name, found in tags.items()}, tags[PLATFORM][1:])
 
 
 def put_foreign_first(identifier: str) -> bool:

@@ -25,7 +25,6 @@ from dlc.buildspec.versions import is_newer, is_range
 from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.errors import LockError, SpecError, UsageError
-from dlc.core.platforms import require_runs_here, split_suffix
 from dlc.core.process import run_program
 from dlc.debian import rootfs
 from dlc.debian.suites import mmdebstrap_command
@@ -184,9 +183,8 @@ def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, st
 
     `work` is a folder for the cache of apt if mmdebstrap has to be installed first. Raises LockError with apt's words.
     """
-    _, platform = split_suffix(suite)
-    require_runs_here(platform.name)
-    rootfs.require_program(work, platform)
+    rootfs.require_program(work)
+    rootfs.require_foreign_program(suite, work)
     program, *rest = mmdebstrap_command(suite, names)
     done = run_program([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SIMULATE_SECONDS)
     if done.returncode:

@@ -10,14 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlc.buildspec.variant import Variant
-from dlc.core.environment import PLATFORM
-from dlc.core.labels import CREATED
-from dlc.core.platforms import PLATFORMS
 from dlc.images.push.promote import move_tag
-from dlc.images.push.push import make_tags
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository
-from dlc.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -33,21 +27,6 @@ class Family:
         found = {name: repository.manifest(tag) for name, tag in self.own.items() if name != platform}
         there = {name: manifest for name, manifest in found.items() if manifest}
         return there if len(there) == len(found) else {}
-
-
-def list_siblings(variant: Variant) -> list[str]:
-    """Return the identifiers of the images of one family, if there are several."""
-    made = [PLATFORMS[name] for name, why in variant.platforms.items() if not why]
-    return [f"{variant.family}{platform.suffix}" for platform in made] if len(made) > 1 else []
-
-
-def make_family(siblings: Sequence[Variant], plan: Plan, created: str) -> Family:
-    """Return the family of these images, which the plan holds. `created` is the label of the one that is pushed."""
-    tags = {
-        each.settings.platform: make_tags(each.ref, {**plan.target(each.id).labels, CREATED: created})
-        for each in siblings
-    }
-    return Family({name: found[0] for name, found in tags.items()}, tags[PLATFORM][1:])
 
 
 def make_index(images: Mapping[str, Manifest]) -> Manifest:

@@ -25,6 +25,7 @@ from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
+from dlc.core.platforms import split_suffix
 from dlc.core.process import run_beside
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install
@@ -166,5 +167,7 @@ def _print_report(results: Sequence[buildx.Result], engine: Engine) -> None:
     last = results[-1]
     where = f"DOCKER_HOST={engine.address} " if engine.address else ""
     framework = last.id.partition("-")[0]
+    _, platform = split_suffix(last.id)
+    option = f"--platform {platform.name} " if platform.suffix else ""
     package = {"pytorch": "torch"}.get(framework, framework)
-    print(f"next: {where}docker run --rm {last.ref} {shlex.join(['python', '-c', f'import {package}'])}")
+    print(f"next: {where}docker run --rm {option}{last.ref} {shlex.join(['python', '-c', f'import {package}'])}")

@@ -14,7 +14,7 @@ from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
-from dlc.core.platforms import ANY_PLATFORM
+from dlc.core.platforms import ANY_PLATFORM, runs_here, split_suffix
 from dlc.debian import suites
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
@@ -101,6 +101,10 @@ def format_proposal(proposal: updates.Proposal) -> str:
 def _update_debian(root: Path, write: bool, *, as_json: bool) -> int:
     changes = {}
     for suite, names in updates.list_debian_packages(load_variants(read_tree(root), platform=ANY_PLATFORM)).items():
+        _, platform = split_suffix(suite)
+        if platform.suffix and not runs_here(platform.name):
+            say_progress(f"{suite}: left as it is, because this host runs no programs of {platform.name}")
+            continue
         file = root / suites.versions_path(suite)
         say_progress(f"{suite}: versions of {len(names)} packages and what they need")
         found = updates.resolve_debian(suite, names, cache_folder())

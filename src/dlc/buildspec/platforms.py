@@ -43,13 +43,16 @@ def explain_platforms(variant: Variant, compat: Compat) -> Mapping[str, str]:
 
 
 def check_platform(variant: Variant, compat: Compat) -> list[Problem]:
-    """Return a problem if the image is of a platform that a rule says it cannot be made for."""
+    """Return a problem if the image is of a platform that a rule says it cannot be made for.
+
+    Whoever asks for it by --set may have an index that the rule does not know of.
+    """
     name = variant.settings.platform
     reason = _find_reason(variant, compat, name)
+    if not reason or variant.plain:
+        return []
     mark = (variant.node.at(("platform",)) or variant.node).mark
-    return (
-        [Problem(mark, "platforms", f"no {name}, because {reason}", repr(name), f"in {variant.id}")] if reason else []
-    )
+    return [Problem(mark, "platforms", f"no {name}, because {reason}", repr(name), f"in {variant.id}")]
 
 
 def _find_reason(variant: Variant, compat: Compat, platform: str) -> str:

@@ -178,4 +178,5 @@ def test_an_index_is_promoted_with_both_images(registry: Registry, tree: Tree, t
     promote_image(source, target, f"{STEM}-bookworm", lambda *_: None, print)
     assert read(target, f"{STEM}-bookworm") == read(source, f"{STEM}-bookworm")
     assert all(target.manifest(image.digest) == image for image in images)
+    assert set(target.tags()) == set(source.tags())
     assert {pull(target, f"{STEM}-bookworm", name)[labels.PLATFORM] for name in PLATFORMS} == {AMD, ARM}

@@ -233,8 +233,14 @@ class Slurm:
     def _daemon(self, argv: Sequence[str]) -> None:
         with (self.folder / "daemons.log").open("ab") as log:
             self._daemons.append(
+                # In the folder: one that crashes leaves its core there.
                 subprocess.Popen(
-                    argv, env={**os.environ, **self.environ}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                    argv,
+                    cwd=self.folder,
+                    env={**os.environ, **self.environ},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
                 )
             )
 

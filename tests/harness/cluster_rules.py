@@ -37,11 +37,12 @@ ENUMS = {
 REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
 RULE_NAME = r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 TRAINER = ("trainer.kubeflow.org/trainjob-ancestor-step", "trainer")
+FRAMEWORK = "trainer.kubeflow.org/framework"
 
 
 def find_mistakes(objects: Sequence[Object]) -> list[str]:
     """Every mistake of a job's objects, as `path: what is wrong`; none if a cluster runs the job as it is meant."""
-    found = [mistake for each in objects for mistake in _check_shape(each)]
+    found = [mistake for each in objects for mistake in check_shape(each)]
     specs = [(each, spec) for each in objects if (spec := find_job_set(each)) is not None]
     for _, spec in specs:
         found += [mistake for job in spec.get("replicatedJobs", []) for mistake in _check_core(job)]
@@ -63,7 +64,8 @@ def find_job_set(each: Object) -> Object | None:
 # --- types, names of fields
 
 
-def _check_shape(each: Object) -> list[str]:
+def check_shape(each: Object) -> list[str]:
+    """Return what a model, or the schema of the core, has against an object."""
     if each.get("kind") not in MODELS:
         return _validate_core(each, each.get("kind", "?"))
     model = MODELS[each["kind"]]
@@ -249,6 +251,8 @@ def _check_variables(container: Object, keys: dict[tuple[str, str], set[str]], s
 def _rules_of_train_job(objects: Sequence[Object]) -> Iterator[str]:
     runtimes = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "TrainingRuntime"}
     for each in objects:
+        if each["kind"] == "TrainingRuntime" and FRAMEWORK not in each["metadata"].get("labels", {}):
+            yield f"labels: for a runtime without {FRAMEWORK} the Kubeflow SDK lists no job at all"
         if each["kind"] != "TrainJob":
             continue
         reference = each["spec"].get("runtimeRef", {})
@@ -266,5 +270,7 @@ def _rules_of_train_job(objects: Sequence[Object]) -> Iterator[str]:
             yield "containers: the trainer's has to be called node"
         if trainers[0].get("replicas") != 1:
             yield "replicas: always must be 1"
-        if each["spec"].get("trainer", {}).get("numNodes") != inner["completions"]:
+        # A TrainJob that says no number has its runtime's.
+        nodes = each["spec"].get("trainer", {}).get("numNodes", runtimes[reference["name"]]["mlPolicy"]["numNodes"])
+        if nodes != inner["completions"]:
             yield "trainer.numNodes: not as many as the trainer's pods"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dlc.core.checkout import find_root, read_tree
 from harness import toy
-from harness.engine import run_once
+from harness.engine import HANG_BOUND, RUN_LABEL, docker, run_once
 from harness.images import Image, image_of
 from harness.job import Job
 
@@ -99,3 +101,50 @@ def test_an_image_without_ray_is_refused_on_every_host_with_the_remedy(image: Im
         assert set(running.wait().values()) == {REFUSED}
         for host in running.hosts:
             assert "requirements.txt" in running.failure(host)
+
+
+# The service of KubeRay's head, and the parameters that it gives each `ray start`.
+SERVICE = "digits-head-svc.ml.svc.cluster.local"
+RAY_START = "--block --dashboard-agent-listen-port=52365 --metrics-export-port=8080 --num-cpus=1"
+GCS = f"{SERVICE}:6379"
+DASHBOARD = f"http://{SERVICE}:8265"
+HEALTH = ("http://localhost:52365/api/local_raylet_healthz", "http://localhost:8265/api/gcs_healthz")
+
+
+@pytest.fixture
+def kuberay(ray_image: Image) -> Iterator[str]:
+    """A network with the head and the worker of a RayCluster: KubeRay's commands start them, past our entry point."""
+    network = f"dlc-test-{time.monotonic_ns():x}"
+    docker("network", "create", "--label", RUN_LABEL, network)
+    head = f"ulimit -n 65536; ray start --head --dashboard-host=0.0.0.0 {RAY_START}"
+    # What KubeRay's init container waits for is here in front of the worker's command.
+    node = f"until ray health-check --address {GCS}; do sleep 1; done; "
+    node += f"ulimit -n 65536; ray start --address={GCS} {RAY_START}"
+    pods = {"head": (head, "127.0.0.1:6379", SERVICE), "worker": (node, GCS, "worker")}
+    try:
+        for pod, (command, address, alias) in pods.items():
+            words = ["run", "--detach", "--name", f"{network}-{pod}", "--label", RUN_LABEL, "--network", network]
+            words += ["--hostname", pod, "--network-alias", alias, "--shm-size", "1g"]
+            for name, value in {"RAY_ADDRESS": address, "RAY_PORT": "6379", "OMP_NUM_THREADS": "1"}.items():
+                words += ["--env", f"{name}={value}"]
+            docker(*words, "--entrypoint", "/bin/bash", ray_image.ref, "-c", "--", command)
+        yield network
+    finally:
+        docker("rm", "--force", "--volumes", *(f"{network}-{pod}" for pod in pods), check=False)
+        docker("network", "rm", network, check=False)
+
+
+@pytest.mark.long
+def test_kuberay_runs_what_ray_job_submit_sends_on_all_pods(ray_image: Image, kuberay: str) -> None:
+    """The submitter of a RayJob, or a user whose machine reaches the dashboard."""
+    submit = f"ray job submit --address {DASHBOARD} --working-dir /code --submission-id digits -- python ray_on_pods.py"
+    wait = f"until ray health-check --address {GCS} && ray job list --address {DASHBOARD}; do sleep 2; done"
+    words = ["run", "--rm", "--label", RUN_LABEL, "--network", kuberay, "--volume", f"{SCRIPTS}:/code:ro"]
+    words += ["--entrypoint", "/bin/bash", ray_image.ref, "-ce", "--", f"{wait} >/dev/null 2>&1; {submit}"]
+    done = docker(*words, seconds=HANG_BOUND, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "added up on head worker 3.0" in done.stdout, done.stdout
+    # KubeRay's probes ask these, by wget or by Python.
+    ask = f"import urllib.request as ask; print([ask.urlopen(each).read() for each in {HEALTH}])"
+    health = docker("exec", f"{kuberay}-head", "python", "-c", ask).stdout
+    assert health.count("success") == len(HEALTH), health

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.oci_bundle import make_bundle_of_this_machine
 from harness.slurm import NODES, Slurm, can_run
 
 LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
@@ -65,6 +66,24 @@ class Job:
 def test_two_nodes_train_as_one_job(slurm: Slurm) -> None:
     job = Job(slurm, SCRIPTS / "sum_of_ranks.py", DLC_STRATEGY="tf_multi_worker")
     code, said = job.srun("-N2", "--ntasks-per-node=1")
+    assert code == 0, said
+    assert "node n1 is n1, rank 0 of 2: 3" in said
+    assert "node n2 is n2, rank 1 of 2: 2" in said
+
+
+def test_two_nodes_train_as_one_job_in_oci_containers(slurm: Slurm, tmp_path: Path) -> None:
+    """Slurm 22.05 gives an OCI container no variable of its task, so the command says which node it is on.
+
+    The bundle mounts what every node has at the same place, of which /opt/ml is another folder on each.
+    """
+    if reason := can_run("runc"):
+        pytest.skip(f"no container can be started: {reason}")
+    own = (Path(sys.base_prefix), Path(sys.prefix), Path.cwd(), slurm.folder)
+    mounts = {**{path: str(path) for path in own}, slurm.folder / "hosts": "/etc/hosts"}
+    bundle = make_bundle_of_this_machine(tmp_path / "bundle", mounts)
+    job = Job(slurm, SCRIPTS / "sum_of_ranks.py", DLC_STRATEGY="tf_multi_worker")
+    told = ("sh", "-c", 'SLURMD_NODENAME=$(uname -n) exec "$@"', "sh")
+    code, said = job.srun("-N2", "--ntasks-per-node=1", f"--container={bundle}", *told)
     assert code == 0, said
     assert "node n1 is n1, rank 0 of 2: 3" in said
     assert "node n2 is n2, rank 1 of 2: 2" in said

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Verify one image after the other; raise ImageError at the end if any differs."""
     workspace = find_workspace()
     tree, root = read_workspace(workspace), workspace.root
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     # Before an engine is started: a stale lock ends the run here.
     plan_variants(variants, tree, args.globs, args.sets)
     if args.against is not None and (args.once or len(variants) != 1):

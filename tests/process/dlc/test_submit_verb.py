@@ -85,6 +85,22 @@ def test_a_secret_of_the_file_reaches_the_job_and_stands_in_no_other_file(login:
         assert "s3cret-of-the-file" not in text
 
 
+def test_to_this_machine_is_dlc_run(login: Login) -> None:
+    # `--explain` starts nothing; an image of no recipe is refused by both alike.
+    words = (("submit", "job.yml", "--to", "local", "--dry-run"), ("run", "job.yml", "--explain"))
+    submitted, run = (login.dlc(*each) for each in words)
+    assert (submitted.returncode, submitted.stdout, submitted.stderr) == (run.returncode, run.stdout, run.stderr)
+    assert "train.py" in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("words", [("--with", "partition=gpu"), ("--image", "x/y:1")], ids=["option", "image"])
+def test_what_only_other_places_have_is_refused_here(login: Login, words: tuple[str, str]) -> None:
+    done = login.dlc("submit", "job.yml", "--to", "local", *words)
+    assert done.returncode == 2
+    assert f"{words[0]}: expected another place, found --to local" in done.stderr
+    assert f"leave out {words[0]}" in done.stderr
+
+
 @pytest.mark.parametrize("container", ["pyxis", "apptainer", "none", "oci"])
 @pytest.mark.parametrize("groups", ["", "groups: {data: {hosts: 1}, dnn: {hosts: 2}}\n"], ids=["one", "several"])
 def test_a_shell_can_read_the_file(login: Login, container: str, groups: str) -> None:

@@ -13,12 +13,13 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/clients.md").read_text()
 HEAD = "| way | hosts | works | test |"
 UNTESTED = "not tested"
+TOOLKITS = "| theirs | ours, or why there is none |"
 
 
-def rows_of(page: str) -> list[list[str]]:
+def rows_of(page: str, head: str = HEAD) -> list[list[str]]:
     """Return the cells of each row below each head of a table of clients."""
     found = []
-    for table in page.split(HEAD)[1:]:
+    for table in page.split(head)[1:]:
         lines = table.strip().splitlines()[1:]
         for line in lines:
             if not line.startswith("|"):
@@ -52,6 +53,18 @@ def test_every_row_names_a_test_that_is_there_or_says_that_there_is_none() -> No
     rows = rows_of(PAGE)
     assert len(rows) > 60
     assert [f"{row[0]}: {fault}" for row in rows if (fault := find_fault(row[-1]))] == []
+
+
+def test_what_the_toolkits_test_has_a_test_here_or_a_reason() -> None:
+    rows = rows_of(PAGE, TOOLKITS)
+    assert len(rows) > 20
+    assert [row for row in rows if len(row) != 2] == []
+    faults = {theirs: find_fault(ours) for theirs, ours in rows if not re.fullmatch(r"none: \S.*\w", ours)}
+    assert {theirs: fault for theirs, fault in faults.items() if fault} == {}
+
+
+def test_only_what_no_image_can_run_is_not_tested() -> None:
+    assert [row[2] for row in rows_of(PAGE) if row[-1] == UNTESTED] == ["no: AWS's own library, in no image"]
 
 
 def test_every_row_has_a_way_hosts_what_becomes_of_it_and_a_test() -> None:

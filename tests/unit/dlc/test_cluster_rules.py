@@ -149,6 +149,10 @@ IN_A_TRAIN_JOB: dict[str, tuple[Mistake, str]] = {
         lambda of: spec(of)["replicatedJobs"][1]["template"]["metadata"]["labels"].clear(),
         "0 are the trainer",
     ),
+    "runtime that the Kubeflow SDK does not take": (
+        lambda of: of[2]["metadata"]["labels"].pop("trainer.kubeflow.org/framework"),
+        "the Kubeflow SDK lists no job",
+    ),
     "trainer whose container has another name": (lambda of: container(of).update(name="main"), "has to be called node"),
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from dlc.cli import run
 from dlc.core.errors import DlcError
 from dlc.submit import sagemaker
 from dlc.submit.places import SubmittedGroup
+from dlc.submit.sagemaker import rules
 from dlc.submit.sagemaker.follow import JobLines, read_exit_code
 from dlc.submit.sagemaker.image import Stored, choose_image
 from dlc.submit.sagemaker.request import make_request
@@ -46,6 +47,12 @@ def test_the_page_names_every_option_and_none_that_is_not() -> None:
     rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     named = {word.partition(".")[0] for row in rows for word in re.findall(r"`([a-z_]+(?:\.[A-Z]+)?)`", row)}
     assert named == set(Settings.model_fields)
+
+
+def test_the_pages_limits_are_those_that_are_checked() -> None:
+    table = PAGE.read_text().partition("| limit | value |")[2].partition("\n\n")[0]
+    limits = (rules.USUAL_HOSTS, rules.USUAL_RUN, rules.LONGEST_RUN, rules.LONGEST_KEEP_ALIVE, rules.LARGEST_VOLUME_GB)
+    assert [f"{limit:,}" for limit in limits if f" {limit:,}" not in table] == []
 
 
 def test_the_sdks_hyperparameters_are_json_and_the_jobs_own_as_typed() -> None:

@@ -37,7 +37,10 @@ BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
         (BUS, "--shm-size=8g"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
-        (f"{RENDEZVOUS}: environment variable RANK expected, but not set", "sagemaker_torch_distributed_enabled"),
+        (
+            f"{RENDEZVOUS}: environment variable RANK expected, but not set",
+            "sagemaker_torch_distributed_enabled starts it, not beside that of MPI",
+        ),
         ("train.py: error: unrecognized arguments: True", "DLC_ARGV_DIALECT"),
     ],
 )

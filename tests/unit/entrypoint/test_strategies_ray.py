@@ -79,6 +79,13 @@ def test_the_head_is_on_the_first_host_of_the_distributed_group_and_all_groups_j
     assert json.loads(option(job.process(), "resources")) == {group: 8}
 
 
+@pytest.mark.parametrize(("node", "runs"), [("n1", ["ray head", "worker"]), ("n2", ["ray node"])])
+def test_on_slurm_the_first_node_of_the_step_has_the_head(tmp_path: Path, node: str, runs: list[str]) -> None:
+    job = JobFolder(tmp_path / "ml").code().hyperparameters(**RAY)
+    job.env(SLURM_STEP_NODELIST="n[1-2]", SLURMD_NODENAME=node, SLURM_JOB_ID="7", SLURM_STEP_TASKS_PER_NODE="1(x2)")
+    assert [role for role, *_ in roles(job)] == runs
+
+
 def test_without_a_stated_group_the_whole_job_is_one_cluster(job: JobFolder) -> None:
     assert roles(on(job, "algo-1", "dnn")) == [("ray node", 1, False)]
     assert read_request(job.environ).members == ("algo-2",)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import ImageError, RegistryError
+from dlc.core.labels import KEY
 from dlc.images.push.push import make_tags
 from dlc.images.push.referrers import list_referrer, put_blob
 from dlc.images.push.registry.repository import (
@@ -67,6 +68,10 @@ def find_tags(source: Repository, image: Manifest, reference: str) -> tuple[str,
     suffix = found[0] if (found := OF_SET.search(reference)) else ""
     tags = make_tags(f"{source.name}{suffix}", read_labels(source, image))
     content = source.any_manifest(tags[0])
+    members = [str(each["digest"]) for each in image.content.get("manifests", ())]
+    if content and content.digest in members:
+        # The images of an index over several platforms have content tags of their own, the index has none.
+        return tags[1:]
     if content is None or content.digest != image.digest:
         what = content.digest if content else "no image"
         raise ImageError(
@@ -74,6 +79,16 @@ def find_tags(source: Repository, image: Manifest, reference: str) -> tuple[str,
             f"name the tag under which it was pushed; if it has none: {PUSH}",
         )
     return tags
+
+
+def _find_member_tags(source: Repository, image: Manifest, tags: Sequence[str]) -> Iterator[tuple[str, Manifest]]:
+    """Yield the tags, besides those of the index, that its images have in the source, each with its image."""
+    for one in _list_platforms(source, image):
+        labels = read_labels(source, one)
+        for tag in make_tags(source.name, labels) if labels.get(KEY) else ():
+            there = source.any_manifest(tag)
+            if tag not in tags and there and there.digest == one.digest:
+                yield tag, one
 
 
 def read_labels(source: Repository, image: Manifest) -> Mapping[str, str]:
@@ -119,6 +134,8 @@ def promote_image(
     for one in (image, *_list_platforms(source, image)):
         sent += _copy_referrers(source, target, one, attached, say)
         sent += _copy_signatures(source, target, one, attached, say)
+    for tag, one in _find_member_tags(source, image, tags):
+        move_tag(target, tag, one)
     for tag in tags:
         move_tag(target, tag, image)
     return Promoted(target.name, image.digest, tags, tuple(attached), sent)

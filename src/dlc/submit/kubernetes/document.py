@@ -17,6 +17,8 @@ from dlc.submit.places import STOPPED_CODE, Document, SubmittedGroup, SubmittedJ
 JOB_SET, TRAIN_JOB = "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"
 QUEUE = "kueue.x-k8s.io/queue-name"
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+# The Kubeflow SDK lists no job of a namespace if one of its runtimes lacks this label. The launcher decides what runs.
+FRAMEWORK = {"trainer.kubeflow.org/framework": "dlc"}
 TRAINING_GROUPS = "sagemaker_distribution_instance_groups"
 # The launcher's codes: another host was lost, a stop. A new start helps; after all others the job fails again.
 LOST_CODE = 69
@@ -155,10 +157,11 @@ def make_group(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOpti
 def make_runtime(job: SubmittedJob, options: KubernetesOptions) -> Object:
     """Return the runtime of this job alone: Kubeflow Trainer makes the JobSet of it."""
     template = {"metadata": {"labels": {JOB: job.name}}, "spec": make_spec(job, options)}
+    metadata = _make_metadata(job, options)
     return {
         "apiVersion": TRAIN_JOB,
         "kind": "TrainingRuntime",
-        "metadata": _make_metadata(job, options),
+        "metadata": {**metadata, "labels": {**metadata["labels"], **FRAMEWORK}},
         "spec": {"mlPolicy": {"numNodes": find_training_groups(job)[0].hosts}, "template": template},
     }
 

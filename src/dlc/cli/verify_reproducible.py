@@ -86,9 +86,10 @@ def run(args: argparse.Namespace) -> int:
     for variant in variants:
         plan = base_images.plan_with_digests([variant], tree, engine)
         pushed = None if others is None else choose_pushed(others, plan.target(variant.id))
+        # First with the cache of earlier builds: a build from nothing leaves its own steps there.
         archives = [
-            _build_archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1)
-            for number in range(1 if pushed else 2)
+            _build_archive(plan, engine, tree, epoch, revision, cached=cached)
+            for cached in ((False,) if pushed else (args.once, False))
         ]
         if pushed:
             found = reproducible.compare_with_pushed(archives[0], pushed.config)

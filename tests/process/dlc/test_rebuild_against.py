@@ -17,6 +17,7 @@ from verify_shop import Shop, open_shop
 from dlc import cli
 from dlc.cli import verify_reproducible
 from dlc.core.errors import DlcError, ImageError, RegistryError, UsageError
+from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.images.inspection import reproducible
 from dlc.images.inspection.archive import Archive, Layer
@@ -100,6 +101,22 @@ def test_an_image_of_other_sources_is_told_before_anything_is_built(
     with pytest.raises(ImageError, match="expected an image with the content key of these sources"):
         compare(shop)
     assert built == []
+
+
+@pytest.mark.parametrize(("words", "cached"), [((), [False, False]), (("--once",), [True, False])])
+def test_without_another_image_two_builds_are_compared_and_only_the_first_uses_a_cache(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cached: list[bool]
+) -> None:
+    asked: list[bool] = []
+
+    def build(*_: Any, cached: bool, **__: Any) -> Archive:
+        asked.append(cached)
+        return Archive(f"sha256:{'7' * 64}", {}, ())
+
+    monkeypatch.setattr(reproducible, "build_from_nothing", build)
+    monkeypatch.setattr(images, "find_keys", lambda *_: {})
+    assert cli.run(["verify-reproducible", TORCH_ID, *words]) == 0
+    assert asked == cached
 
 
 def push_config(shop: Shop, config: bytes) -> None:

@@ -45,7 +45,7 @@ def test_labels_say_version_revision_time_and_licence(image: Image) -> None:
 
 
 def test_the_image_is_for_the_planned_platform(image: Image) -> None:
-    assert (image.inspected["Os"], image.inspected["Architecture"]) == ("linux", "amd64")
+    assert (image.inspected["Os"], image.inspected["Architecture"]) == ("linux", image.variant.platform.architecture)
 
 
 def test_the_environment_is_what_user_code_needs_and_no_more(image: Image) -> None:

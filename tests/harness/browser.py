@@ -1,4 +1,7 @@
-"""A page in Chromium, asked by its DevTools protocol through two pipes: as wide, and as dark, as a test wants it."""
+"""A page in Chromium, asked by its DevTools protocol through two pipes: as wide, and as dark, as a test wants it.
+
+https://chromedevtools.github.io/devtools-protocol
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,34 +18,40 @@ from typing import Any
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in PROGRAMS if (path := shutil.which(name))), "")
 needs_browser = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: see docs/tests.md")
 # Of --remote-debugging-pipe: it reads commands from the first, and writes answers to the second.
 COMMANDS, ANSWERS = 3, 4
-BOUND_SECONDS = 120.0
+# Ends a browser that hangs, and with it the test that waits for its answer.
+HANG_SECONDS = 840
 HEIGHT = 844
+# Up to this width a page is shown as a telephone shows it.
+TELEPHONE = 600
 # No watchdog ends it on a machine that is busy, and a container's small /dev/shm is not used.
 OPTIONS = (
     "--headless", "--no-sandbox", "--remote-debugging-pipe", "--no-first-run", "--hide-scrollbars", "--disable-gpu",
     "--disable-gpu-watchdog", "--disable-hang-monitor", "--disable-dev-shm-usage", "--disable-extensions",
+    "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
 Json = dict[str, Any]
 
 
 class Browser:
-    """One page of one browser. `errors` are those of its scripts, and what its policy refused."""
+    """One page of one browser. `errors` are those of its scripts, its files and its policy; `warnings` the same."""
 
     def __init__(self, commands: int, answers: int, log: Path) -> None:
         self.commands, self.answers, self.log, self.rest = commands, answers, log, b""
-        self.count, self.session = 0, ""
+        self.count, self.session, self.is_loaded = 0, "", False
         self.errors: list[str] = []
+        self.warnings: list[str] = []
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.ask(f"{domain}.enable")
 
     def ask(self, method: str, **parameters: Any) -> Json:
-        """Send a command; return its answer."""
+        """Send a command; return its answer. What happens meanwhile is noted."""
         self.count += 1
         message = {"id": self.count, "method": method, "params": parameters}
         if self.session:
@@ -56,18 +64,23 @@ class Browser:
         return result
 
     def show(self, page: Path | str, width: int, *, dark: bool = False) -> None:
-        """Open a page in a window so wide; return once it is loaded."""
+        """Open a page in a window so wide; return once it is loaded and its scripts have run."""
         self.errors.clear()
+        self.warnings.clear()
         self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=width < 600
-        )
+            "Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1,
+            mobile=width < TELEPHONE,
+        )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
-        self.ask("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
-        deadline = time.monotonic() + BOUND_SECONDS
-        while self.evaluate("document.readyState") != "complete" or self.evaluate("location.href") == "about:blank":
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        self.is_loaded = False
+        answer = self.ask("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
+        assert "errorText" not in answer, answer
+        # A place in the page that is shown already is not loaded again.
+        while "loaderId" in answer and not self.is_loaded:
+            self._note_event(self._read_message())
+        # This answer stands behind what deferred scripts said.
+        self.evaluate("document.readyState")
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression in the page."""
@@ -91,11 +104,14 @@ class Browser:
         return value
 
     def _note_event(self, event: Json) -> None:
-        held = event.get("params", {})
-        if event.get("method") == "Runtime.exceptionThrown":
+        method, held = event.get("method"), event.get("params", {})
+        if method == "Page.loadEventFired":
+            self.is_loaded = True
+        elif method == "Runtime.exceptionThrown":
             self.errors.append(str(held["exceptionDetails"]))
-        elif event.get("method") == "Log.entryAdded" and held["entry"]["level"] == "error":
-            self.errors.append(held["entry"]["text"])
+        elif method == "Log.entryAdded" and held["entry"]["level"] in ("error", "warning"):
+            noted = self.errors if held["entry"]["level"] == "error" else self.warnings
+            noted.append(f"{held['entry']['text']} {held['entry'].get('url', '')}")
 
 
 def _move_up(number: int) -> int:
@@ -111,21 +127,18 @@ def open_browser(folder: Path) -> Iterator[Browser]:
     theirs_in, ours_out = (_move_up(each) for each in os.pipe())
     ours_in, theirs_out = (_move_up(each) for each in os.pipe())
     log = folder / "browser.log"
-    moved = f'exec {COMMANDS}<&{theirs_in} {ANSWERS}>&{theirs_out}; exec "$@"'
+    moved = f'exec {COMMANDS}<&{theirs_in} {ANSWERS}>&{theirs_out}; exec timeout --kill-after=5 {HANG_SECONDS} "$@"'
     with log.open("wb") as said:
         child = subprocess.Popen(
             ["bash", "-c", moved, "browser", CHROMIUM, *OPTIONS, f"--user-data-dir={folder / 'browser'}"],
-            pass_fds=(theirs_in, theirs_out), stdout=said, stderr=said,
+            pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
         )  # fmt: skip
     os.close(theirs_in)
     os.close(theirs_out)
     try:
-        yield (browser := Browser(ours_out, ours_in, log))
-        browser.session = ""
-        browser.ask("Browser.close")
-        child.wait(BOUND_SECONDS)
+        yield Browser(ours_out, ours_in, log)
     finally:
-        child.kill()
-        child.wait()
+        # Without its pipe the browser ends by itself.
         os.close(ours_out)
         os.close(ours_in)
+        child.wait(HANG_SECONDS)

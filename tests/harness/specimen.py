@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlc.buildspec.lockfile import FILES, INPUT, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree, read_text
+from dlc.core.platforms import ANY_PLATFORM
 
 DEFAULTS = """\
 repository: dlc
@@ -100,10 +101,10 @@ def changed(tree: Tree, path: str, text: str) -> Tree:
 def locked(tree: Tree) -> Tree:
     """The tree with fresh locks for every variant: what was asked for, and nothing it would bring along."""
     files = dict(tree)
-    for variant in load_variants(tree):
+    for variant in load_variants(tree, platform=ANY_PLATFORM):
         lists = {"framework.txt": variant.framework_requirements, "training.txt": variant.training_requirements}
         texts = {name: "".join(f"{pin} \\\n    --hash=sha256:00\n" for pin in lists.get(name, ())) for name in FILES}
-        for name, content in with_headers(variant.lock_digest(), texts).items():
+        for name, content in with_headers(variant.lock_digest(), texts, variant.settings.platform).items():
             files[f"{variant.lock_folder}/{name}"] = SourceFile(content.encode())
     return files
 

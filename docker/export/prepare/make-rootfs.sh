@@ -8,8 +8,10 @@ mirror=$3
 security=$4
 recorded=/tmp/recorded
 
-if [ "$(dpkg --print-architecture)" != amd64 ]; then
-    echo "this image is for linux/amd64, the build is for $(dpkg --print-architecture): add --platform linux/amd64" >&2
+wanted=$(echo " $arguments" | sed -n 's/.* --architectures=\([a-z0-9]*\).*/\1/p')
+wanted=${wanted:-amd64}
+if [ "$(dpkg --print-architecture)" != "$wanted" ]; then
+    echo "this image is for linux/$wanted, the build is for $(dpkg --print-architecture): add --platform linux/$wanted" >&2
     exit 64
 fi
 case ${mirror:+mirror}${security:+security} in

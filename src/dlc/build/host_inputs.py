@@ -11,15 +11,15 @@ from pathlib import Path, PurePath
 
 from uv import find_uv_bin
 
-from dlc.build import download, wheels
+from dlc.build import download, uv_program, wheels
 from dlc.build.bake_file import HostInputs
 from dlc.buildspec.lockfile import without_headers
 from dlc.core.atomic_files import draft_folder, hold_lock
 from dlc.core.checkout import SourceFile, Tree, files_below, read_text
 from dlc.core.digests import say_damaged
 from dlc.core.environment import find_ca_bundle, find_secrets, read_proxies
+from dlc.core.platforms import split_suffix
 from dlc.debian import rootfs, suites
-from dlc.debian.suites import SUITES
 from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan
 
@@ -52,16 +52,23 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
 def install_programs(plan: Plan, cache: Path) -> None:
     """Install what `collect` runs on this host. Raises HostError, PackageIndexError."""
     contexts = [context for target in plan.targets for context in (target.context, *target.contexts.values())]
-    if any(isinstance(context, Host) and "rootfs-" in context.name for context in contexts):
+    systems = {context.name for context in contexts if isinstance(context, Host) and "rootfs-" in context.name}
+    if systems:
         rootfs.require_program(cache)
+    for system in systems:
+        rootfs.require_foreign_program(system, cache)
 
 
 def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
     """Return the folder of a `Host` context."""
     kind, _, suite = name.rpartition("rootfs-")
-    if suite and suite in SUITES:
+    if suite and suites.is_system(suite):
         made = rootfs.make_rootfs(suite, suites.read_recorded(tree, suite), cache)
         return rootfs.keep_rootfs(made, suite, cache) if kind == "tools-" else made
+    base, platform = split_suffix(name)
+    if base == "uv" and platform.suffix:
+        program = uv_program.fetch_uv(read_text(tree, uv_program.UV_LOCK), platform, cache)
+        return snapshot({"uv": SourceFile(program, executable=True)}, cache)
     makers = {"uv": _copy_uv, "ca": _copy_authorities, "nothing": _make_empty_folder}
     return makers[name](cache) if name in makers else wheels.make_wheels_folder(plan, tree, cache)
 

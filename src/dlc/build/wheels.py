@@ -36,6 +36,7 @@ from dlc.core.environment import (
     wheel_folder,
 )
 from dlc.core.errors import DlcError, LockError, PackageIndexError
+from dlc.core.platforms import MACHINES, PLATFORMS
 from dlc.core.process import run_program
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
@@ -70,7 +71,8 @@ def make_wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     remove_unlocked(wheels, known)
     for warning in list_lost_links():
         print(f"dlc: warning: {warning}", file=sys.stderr)
-    _add_own(text, known, wheels, cache)
+    machines = [PLATFORMS[platform].machine for platform in plan.platforms]
+    _add_own(text, known, machines, wheels, cache)
     for image in plan.targets:
         if image.indexed and isinstance(image.context, Repo):
             add_from_indexes(_lock_text(tree, image.context.folder), image.indexed, wheels, cache)
@@ -78,15 +80,16 @@ def make_wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     return wheels
 
 
-def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> None:
+def _add_own(locks: str, known: Collection[str], machines: Collection[str], wheels: Path, cache: Path) -> None:
     """Add the wheels of the user's own folders that these locks name; of a version there is one for each Python.
 
-    `known` are the locks' hashes.
+    `known` are the locks' hashes, `machines` those that the plan is for.
     """
     have: dict[tuple[str, str], list[Path]] = {}
     for own in local_wheel_folders():
         for wheel, pin in list_wheels(own):
-            have.setdefault(pin, []).append(wheel)
+            if fits_machine(wheel, machines):
+                have.setdefault(pin, []).append(wheel)
     for pin in parse_entries(locks):
         found = have.get(pin, [])
         locked = [wheel for wheel in found if (wheels / wheel.name).exists() or hash_file(wheel) in known]
@@ -108,10 +111,13 @@ def add_from_indexes(lock: str, indexed: Iterable[IndexedPackages], folder: Path
     Raises LockError for a wheel that no index has, PackageIndexError if an index does not answer.
     """
     for index in indexed:
-        have = {pin for wheel, pin in list_wheels(folder) if _fits_python(wheel, index.python)}
+        have = {
+            pin for wheel, pin in list_wheels(folder)
+            if _fits_python(wheel, index.python) and fits_machine(wheel, [index.machine])
+        }  # fmt: skip
         for pin, entry in parse_entries(lock).items():
             if pin[0] in index.packages and pin not in have:
-                wheel = _keep_wheel(pin, entry, index, cache)
+                wheel = keep_wheel(pin, entry, index, cache)
                 link_or_copy(wheel, folder / wheel.name, cache)
 
 
@@ -134,6 +140,12 @@ def list_wheels(folder: Path) -> list[tuple[Path, tuple[str, str]]]:
     """List each wheel of a folder with its normal name and version. Skip files whose name is no valid wheel name."""
     named = [(path, path.stem.split("-")) for path in sorted(folder.glob("*.whl"))]
     return [(path, (normal_name(words[0]), words[1])) for path, words in named if len(words) in WORDS]
+
+
+def fits_machine(wheel: Path, machines: Collection[str]) -> bool:
+    """Tell whether a wheel is for one of these machines (x86_64), or for any."""
+    tags = wheel.stem.rpartition("-")[2]
+    return any(name in tags for name in machines) or not any(name in tags for name in MACHINES)
 
 
 def _fits_python(wheel: Path, python: str) -> bool:
@@ -177,9 +189,9 @@ def remove_unlocked(folder: Path, hashes: Collection[str]) -> None:
                 path.unlink()
 
 
-def _keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
+def keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
     """Return the wheel of an entry, in the cache; it is fetched if it is not there."""
-    fits = f"{entry}\n{index.python} {index.glibc}"
+    fits = f"{entry}\n{index.python} {index.glibc}{MACHINES[index.machine].suffix}"
     kept = cache / "index-wheels" / hashlib.sha256(fits.encode()).hexdigest()[:16]
     remove_unlocked(kept, HASH.findall(entry))
     if not any(kept.glob("*.whl")):
@@ -213,7 +225,7 @@ def _pip_command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
     return [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:",
         "--no-input", "--no-cache-dir", "--retries", "2", "--implementation", "cp", "--python-version", index.python,
-        *(word for name in (*platforms, *MANYLINUX) for word in ("--platform", f"{name}_x86_64")),
+        *(word for name in (*platforms, *MANYLINUX) for word in ("--platform", f"{name}_{index.machine}")),
         "--dest", str(draft), "--requirement", str(lock),
     ]  # fmt: skip
 

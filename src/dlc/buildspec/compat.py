@@ -106,8 +106,8 @@ def _collect_recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
     facts: dict[str, str] = {}
     if not explain_staleness(tree, variant):
         facts |= {f"locked.{name}": version for name, version in locked_versions(tree, variant).items()}
-    if not variant.settings.base.image and suites.versions_path(variant.suite) in tree:
-        facts |= {f"debian.{name}": version for name, version in suites.read_recorded(tree, variant.suite).items()}
+    if not variant.settings.base.image and suites.versions_path(variant.system) in tree:
+        facts |= {f"debian.{name}": version for name, version in suites.read_recorded(tree, variant.system).items()}
     return facts
 
 

@@ -43,9 +43,9 @@ REQUIRED_BY = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==\S+(?: ;[^#]*)?\s+#
 BUILDSPEC = "the buildspec"
 
 
-def with_headers(digest: str, texts: Mapping[str, str]) -> dict[str, str]:
+def with_headers(digest: str, texts: Mapping[str, str], platform: str = PLATFORM) -> dict[str, str]:
     """Return the lock files, by name, with these entries. `digest` is of what they were resolved from."""
-    head = f"{INPUT}{digest}\n{FOR}{PLATFORM}\n{CONTENT}{_hash_entries(texts)}\n"
+    head = f"{INPUT}{digest}\n{FOR}{platform}\n{CONTENT}{_hash_entries(texts)}\n"
     return {name: head + texts[name] for name in FILES}
 
 
@@ -126,8 +126,8 @@ def explain_staleness(tree: Tree, variant: Variant) -> str:
         ][:4]
         if first != INPUT + variant.lock_digest():
             return f"{folder}/{name}:1: stale: {_explain_other_request(tree, variant, first)}"
-        if platform != FOR + PLATFORM:
-            return f"{folder}/{name}:2: stale: expected {FOR + PLATFORM!r}, found {platform[:100]!r}"
+        if platform != FOR + variant.settings.platform:
+            return f"{folder}/{name}:2: stale: expected {FOR + variant.settings.platform!r}, found {platform[:100]!r}"
     return _explain_mixture(folder, texts, recorded) or _explain_broken_rule(variant, texts)
 
 

@@ -9,6 +9,7 @@ from dlc.buildspec import cuda_efa, project, requirements
 from dlc.buildspec.compat import find_broken_rules, list_constraints
 from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
 from dlc.buildspec.models import NEWEST, Settings
+from dlc.buildspec.platforms import check_platform, explain_platforms, split_by_platform
 from dlc.buildspec.problems import Mark, Problem, raise_report, require_value
 from dlc.buildspec.project import Project
 from dlc.buildspec.selection import select_images
@@ -17,6 +18,8 @@ from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import starts_with
 from dlc.buildspec.yaml_layers import Node, make_override, make_set_mark, merge_all_layers
 from dlc.core.checkout import Tree
+from dlc.core.environment import PLATFORM
+from dlc.core.platforms import ANY_PLATFORM
 
 OWN_LABELS = "org.dlc."
 
@@ -35,8 +38,12 @@ class Candidate:
     base: Variant | None = None
 
 
-def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
+def load_variants(
+    tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (), platform: str = PLATFORM
+) -> tuple[Variant, ...]:
     """Load the variants that `globs` select (all without a glob), each with the `--set path=value` texts applied to it.
+
+    A glob selects images of `platform` (ANY_PLATFORM: of all), a whole identifier any image.
 
     Raises SpecError with every problem of every file, SelectorError for a glob without a match, and UsageError
     if --set is the only cause.
@@ -51,7 +58,8 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
         added = _make_own_candidate(own, candidates, variants)
         candidates = [*candidates, added]
         variants = (*variants, _check_own(added, own, buildspec, tree, variants))
-    chosen = select_images(globs, [variant.id for variant in variants])
+    apart = [each.id for each in variants if platform not in (ANY_PLATFORM, each.settings.platform)]
+    chosen = select_images(globs, [variant.id for variant in variants], apart)
     pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
     if not sets or buildspec.defaults is None:
         return tuple(variant for _, variant in pairs)
@@ -70,9 +78,10 @@ def _expand_candidates(buildspec: Buildspec) -> list[Candidate]:
     if buildspec.defaults is None:
         return []
     return [
-        Candidate(image, merge_all_layers([buildspec.defaults, image.settings, layer]), layer.mark)
+        Candidate(image, node, layer.mark)
         for image in buildspec.images
         for layer in image.variants
+        for node in split_by_platform(merge_all_layers([buildspec.defaults, image.settings, layer]))
     ]
 
 
@@ -136,8 +145,10 @@ def resolve_variant(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> t
         return None, problems
     variant = Variant(image.header, settings, node, framework, training, candidate.plain, base=candidate.base)
     if buildspec.compat:
-        variant = replace(variant, constraints=list_constraints(variant, buildspec.compat))
+        constraints = list_constraints(variant, buildspec.compat)
+        variant = replace(variant, constraints=constraints, platforms=explain_platforms(variant, buildspec.compat))
         problems = find_broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
+        problems += check_platform(variant, buildspec.compat)
     return variant, problems
 
 

@@ -99,6 +99,7 @@ Condition = Annotated[str, Field(min_length=1), AfterValidator(_real_condition)]
 DebianCondition = Annotated[str, AfterValidator(_real_debian_condition)]
 IndexName = Annotated[str, Field(pattern=INDEX)]
 EfaFact = Literal["source", "version"]
+PlatformName = Annotated[str, Field(pattern=PLATFORM_NAME)]
 Day = Annotated[str, Field(pattern=DATE), AfterValidator(_real_day)]
 DayLimit = Annotated[str, Field(pattern=DAY_LIMIT), AfterValidator(_real_limit)]
 ListName = Annotated[str, Field(pattern=INDEX)]
@@ -197,8 +198,12 @@ class Settings(Model):
     """All that defaults.yml sets and a file, a variant or --set may change."""
 
     repository: Annotated[str, Field(pattern=REPOSITORY)] = Field(description="first part of every image reference")
-    platform: Annotated[str, Field(pattern=PLATFORM_NAME)] = Field(
-        default="linux/amd64", description="platform of the image and of its lock"
+    platform: PlatformName = Field(default="linux/amd64", description="platform of the image and of its lock")
+    platforms: tuple[PlatformName, ...] = Field(
+        default=(), description="platforms of which each gets an image of its own; none: `platform` alone"
+    )
+    by_platform: dict[PlatformName, dict[str, object]] = Field(
+        default={}, description="platform -> settings that only its image has, on top of all others"
     )
     python: PythonVersion = Field(description="Python of the image, as the suite packages it")
     device: Annotated[str, Field(pattern=DEVICE)] = Field(description="what the framework computes on")
@@ -291,7 +296,18 @@ class Rule(Model):
     why: str = Field(min_length=1, description="the reason, shown when the rule is broken")
 
 
+class PlatformRule(Model):
+    """No image that fulfils `when` can be made for a platform."""
+
+    platform: PlatformName
+    when: Conditions
+    why: str = Field(min_length=1, description="the reason, which `dlc list` shows")
+
+
 class Compat(Model):
     """compat.yml: what goes with what."""
 
     rules: tuple[Rule, ...]
+    platforms: tuple[PlatformRule, ...] = Field(
+        default=(), description="which images cannot be made for a platform; of several rules the first counts"
+    )

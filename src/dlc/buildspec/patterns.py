@@ -20,7 +20,7 @@ MEANINGS = {
     r"^(https?|file)://[^\s@]+$": "an address (http, https, file) without credentials",
     r"^[a-z0-9]+(-[a-z0-9]+)*$": "a name in lower case, digits and dashes",
     r"^([0-9a-f]{64})?$": "64 hexadecimal digits, or nothing",
-    r"^linux/amd64$": "linux/amd64, the one platform that images are made for",
+    r"^linux/(amd64|arm64)$": "linux/amd64 or linux/arm64",
     r"^([a-z0-9]+(-[a-z0-9]+)*)?$": "a name in lower case, digits and dashes, or nothing",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable",
     r"^[^\x00-\x1f\x7f]*$": "text of one line",
@@ -30,7 +30,7 @@ MEANINGS = {
     r"^(yes|no)$": "yes or no",
     r"^(unknown|[0-9]{1,9}(\.[0-9]{1,9})?)$": "US dollars for an hour such as 3.825, or unknown",
     r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9\-]+$": "a machine's type such as c5.18xlarge, without `ml.`",
-    r"^(dlc ?>= ?[0-9]+(\.[0-9]+){0,3})?$": "dlc >= VERSION, such as dlc >= 0.2, or nothing",
+    r"^(dlc ?>= ?[0-9]+(\.[0-9]+){0,3})?$": "dlc >= VERSION, such as dlc >= 1.0, or nothing",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,

@@ -20,6 +20,7 @@ from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.yaml_layers import Node, parse_yaml
 from dlc.core.checkout import PROJECT, Tree, read_text
 from dlc.core.errors import SpecError
+from dlc.core.platforms import split_suffix
 
 # A Docker tag has at most 128 characters; the released part of it is the rest.
 LONGEST_NAME = 40
@@ -67,7 +68,8 @@ class Project:
     @property
     def id(self) -> str:
         """Return the identifier of its image."""
-        return f"{self.file.start}-{self.file.name}"
+        start, platform = split_suffix(self.file.start)
+        return f"{start}-{self.file.name}{platform.suffix}"
 
 
 def read_project(tree: Tree) -> Project | None:
@@ -145,6 +147,8 @@ def make_layer(project: Project, base: Variant) -> Node:
     entries = {
         "flavor": replace(name, value=flavor),
         "repository": node.at(("repository",)) or name,
+        # It is for the platform of the image that it starts from.
+        "platforms": replace(name, value=()),
     }
     if packages := node.at(("packages",)):
         training = _join(base, ("packages", "training"), packages)

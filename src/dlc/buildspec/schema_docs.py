@@ -14,6 +14,8 @@ from dlc.buildspec.models import Compat, Header, Pins, ScanExceptions, Settings
 from dlc.buildspec.patterns import MEANINGS
 
 Schema = dict[str, Any]
+# Of the files that users write: buildspec/*.yml, dlc.yml, a job's file. docs/stability.md says what changes it.
+VERSION = 1
 DOCUMENT = "docs/buildspec.md"
 BEGIN, END = "<!-- settings: `dlc schema` writes this -->\n", "<!-- end of settings -->\n"
 
@@ -28,7 +30,7 @@ def make_schemas() -> Mapping[str, str]:
         "buildspec/scan-exceptions.schema.json": ScanExceptions.model_json_schema(),
         "buildspec/instances.schema.json": Instances.model_json_schema(),
     }
-    return {path: format_schema(schema) for path, schema in values.items()}
+    return {path: format_schema(path, schema) for path, schema in values.items()}
 
 
 def _make_image_schema() -> Schema:
@@ -55,9 +57,11 @@ def _drop_required(schema: Schema) -> Schema:
     return trimmed
 
 
-def format_schema(schema: Schema) -> str:
-    """Return the text of a schema's file."""
-    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+def format_schema(path: str, schema: Schema) -> str:
+    """Return the text of a schema's file. Its identifier says the version of what it describes."""
+    name = path.rpartition("/")[2].removesuffix(".schema.json")
+    head = {"$id": f"urn:dlc:schema:{VERSION}:{name}", "$schema": "https://json-schema.org/draft/2020-12/schema"}
+    whole = {**head, **schema}
     return json.dumps(whole, indent=2, sort_keys=True) + "\n"
 
 

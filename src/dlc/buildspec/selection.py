@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dlc.buildspec.problems import did_you_mean
 from dlc.buildspec.variant import Variant
@@ -11,17 +11,23 @@ from dlc.buildspec.versions import parse_number
 from dlc.core.errors import SelectorError
 
 
-def select_images(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
+def select_images(globs: Sequence[str], identifiers: Iterable[str], apart: Collection[str] = ()) -> tuple[str, ...]:
     """Return the identifiers that any glob matches, in their own order; no glob selects all.
 
+    Those in `apart`, of other platforms than the one that is asked for, are selected by their whole identifier alone.
     Raises SelectorError for each glob without a match, with the identifiers or versions that come near it.
     """
     known = tuple(identifiers)
-    lost = [glob for glob in globs if not fnmatch.filter(known, glob)]
+    offered = [name for name in known if name not in apart]
+    lost = [glob for glob in globs if glob not in known and not fnmatch.filter(offered, glob)]
     if lost:
-        message = "\n".join(f"{glob}: no such image{_make_hint(glob, known)}" for glob in lost)
+        message = "\n".join(f"{glob}: no such image{_make_hint(glob, offered, apart)}" for glob in lost)
         raise SelectorError(message, "`dlc list` shows every image; quote globs: 'pytorch-*-cpu-*'")
-    return tuple(name for name in known if not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs))
+    return tuple(
+        name for name in known
+        if name in globs
+        or (name in offered and (not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs)))
+    )  # fmt: skip
 
 
 def hint_at_prefix(word: str, known: Iterable[str]) -> str:
@@ -29,7 +35,9 @@ def hint_at_prefix(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{word}-*'?" if any(name.startswith(f"{word}-") for name in known) else ""
 
 
-def _make_hint(glob: str, known: Sequence[str]) -> str:
+def _make_hint(glob: str, known: Sequence[str], apart: Collection[str]) -> str:
+    if fnmatch.filter(apart, glob):
+        return " of this platform; --platform chooses another one"
     if hint := hint_at_prefix(glob, known):
         return f"; {hint}"
     framework, _, rest = glob.partition("-")

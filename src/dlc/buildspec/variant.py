@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property, lru_cache
 
@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 from dlc.buildspec.models import Header, Settings
 from dlc.buildspec.yaml_layers import Node
 from dlc.core.checkout import LOCKS
-from dlc.core.environment import PLATFORM
 from dlc.core.errors import ImageError
+from dlc.core.platforms import FIRST, PLATFORMS, Platform
 from dlc.debian.suites import find_suite
 
 # Digits of a digest that is part of a name.
@@ -35,6 +35,8 @@ class IndexedPackages:
     python: str
     # As in 2.36.
     glibc: str
+    # As in x86_64.
+    machine: str = FIRST.machine
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,12 @@ class Variant:
     plain: Variant | None = None
     constraints: tuple[str, ...] = ()
     base: Variant | None = None
+    # Each platform -> why the image cannot be had for it; an empty reason: it can.
+    platforms: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
-        """Return `pytorch-2.13-training-cpu-py311`."""
+        """Return `pytorch-2.13-training-cpu-py311`; with `-arm64` at its end for linux/arm64."""
         return f"{self.header.framework}-{self._rest}"
 
     @property
@@ -83,12 +87,28 @@ class Variant:
     def _rest(self) -> str:
         header, settings = self.header, self.settings
         flavor = f"-{settings.flavor}" if settings.flavor else ""
-        return f"{header.version}-{header.job}-{settings.device}-py{settings.python.replace('.', '')}{flavor}"
+        python = settings.python.replace(".", "")
+        return f"{header.version}-{header.job}-{settings.device}-py{python}{flavor}{self.platform.suffix}"
+
+    @property
+    def platform(self) -> Platform:
+        """Return the platform that it is made for."""
+        return PLATFORMS[self.settings.platform]
+
+    @property
+    def family(self) -> str:
+        """Return the identifier without the platform: that of the images which are one under a tag."""
+        return self.id.removesuffix(self.platform.suffix)
 
     @property
     def suite(self) -> str:
         """Return Debian's name of the release that packages this Python."""
         return self.settings.suites[self.settings.python]
+
+    @property
+    def system(self) -> str:
+        """Return the suite with the platform, as in `bookworm-arm64`: what base files and Debian lists are named by."""
+        return f"{self.suite}{self.platform.suffix}"
 
     @property
     def source_built(self) -> tuple[str, ...]:
@@ -135,9 +155,9 @@ class Variant:
     @property
     def indexed(self) -> tuple[IndexedPackages, ...]:
         """Return what comes from the buildspec's indexes, in their order."""
-        glibc = find_suite(self.suite).glibc
+        glibc, machine = find_suite(self.suite).glibc, self.platform.machine
         return tuple(
-            IndexedPackages(name, index.address, _names(index.packages), self.settings.python, glibc)
+            IndexedPackages(name, index.address, _names(index.packages), self.settings.python, glibc, machine)
             for name, index in self.settings.indexes.items()
         )
 
@@ -154,7 +174,7 @@ class Variant:
             "compiled": self.compiled,
             "python": self.settings.python,
             "suite": self.suite,
-            "platform": PLATFORM,
+            "platform": self.settings.platform,
         }
         if self.settings.indexes:
             values["indexes"] = {name: _names(index.packages) for name, index in self.settings.indexes.items()}
@@ -173,7 +193,10 @@ def _names(requirements: Iterable[str]) -> tuple[str, ...]:
 
 def _changes_nothing(path: str) -> bool:
     """Tell whether a setting changes nothing in the image."""
-    return path.partition(".")[0] in ("repository", "budget") or re.fullmatch(r"indexes\..*\.address", path) is not None
+    return (
+        path.partition(".")[0] in ("repository", "budget", "platforms", "by_platform")
+        or re.fullmatch(r"indexes\..*\.address", path) is not None
+    )
 
 
 def _hash_settings(value: object) -> str:

@@ -15,7 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dlc.core.checkout import PROJECT
+from dlc.core.environment import PLATFORM
 from dlc.core.errors import UsageError
+from dlc.core.platforms import PLATFORMS
 from dlc.core.text import paint_lines, shows_colors, wrap_text
 
 if TYPE_CHECKING:
@@ -32,7 +34,16 @@ def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) ->
         help="image identifiers, in quotes, such as 'pytorch-*-cpu-*'; none: the project's image"
         + ("" if at_least_one else ", or all images if this is no project"),
     )  # fmt: skip
+    add_platform(parser)
     parser.set_defaults(verb_that_selects=parser.prog if at_least_one else "")
+
+
+def add_platform(parser: argparse.ArgumentParser) -> None:
+    """Add --platform, which images globs select."""
+    parser.add_argument(
+        "--platform", choices=list(PLATFORMS), default=PLATFORM,
+        help="platform of the images that globs select; a whole identifier selects any (default: %(default)s)",
+    )  # fmt: skip
 
 
 def fill_globs(args: argparse.Namespace, tree: Tree) -> None:

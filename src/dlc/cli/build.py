@@ -34,11 +34,12 @@ def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
     if not args.globs:
         fill_globs(args, read_workspace())
-    if args.push:
+    # Empty, as a variable that CI has not set, they are errors.
+    if args.push is not None:
         from dlc.cli.build_on_builder import build_and_push
 
         return build_and_push(args)
-    if args.builder:
+    if args.builder is not None:
         from dlc.cli.build_on_builder import choose_engine
 
         choose_engine(args)

@@ -25,6 +25,7 @@ from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
+from dlc.core.platforms import split_suffix
 from dlc.core.process import run_beside
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install
@@ -39,7 +40,7 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
     """Plan, skip what is up to date, build the rest on the engine that was found, report."""
     workspace = find_workspace()
     tree = read_workspace(workspace)
-    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets), tree, workspace, args)
+    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets, args.platform), tree, workspace, args)
     whole = plan_variants(
         variants, tree, args.globs, args.sets
     )  # before an engine is started: a stale lock ends the run here
@@ -49,7 +50,8 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
         with display.during("Docker engine", "find it, or start one"):
             ahead = begun.enter_context(_collect_ahead(whole, tree)) if must_install(found) else None
             engine = connect(found=found)
-        engine.require_platform()
+        for platform in whole.platforms:
+            engine.require_platform(platform)
         plan = base_images.plan_with_digests(variants, tree, engine)
         order = Order(
             engine, workspace.root, tree, args.builder or "", caches, disk_check=not args.no_disk_check, ahead=ahead
@@ -165,5 +167,7 @@ def _print_report(results: Sequence[buildx.Result], engine: Engine) -> None:
     last = results[-1]
     where = f"DOCKER_HOST={engine.address} " if engine.address else ""
     framework = last.id.partition("-")[0]
+    _, platform = split_suffix(last.id)
+    option = f"--platform {platform.name} " if platform.suffix else ""
     package = {"pytorch": "torch"}.get(framework, framework)
-    print(f"next: {where}docker run --rm {last.ref} {shlex.join(['python', '-c', f'import {package}'])}")
+    print(f"next: {where}docker run --rm {option}{last.ref} {shlex.join(['python', '-c', f'import {package}'])}")

@@ -18,6 +18,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, say_progress, warn_of_end
 from dlc.cli.lock import lock_new_project
+from dlc.cli.push_families import find_families, move_family_tags, put_foreign_first
 from dlc.core import environment, labels
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
@@ -25,6 +26,7 @@ from dlc.core.errors import UsageError
 from dlc.engine.builders import Builder, find_builder, make_client
 from dlc.engine.pushed import Record, write_record
 from dlc.images.push import from_builder
+from dlc.images.push.platform_index import Family
 from dlc.images.push.push import make_tags
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Repository
@@ -58,7 +60,7 @@ def choose_engine(args: argparse.Namespace) -> None:
     Raises EngineError for a builder that is not there.
     """
     builder = find_builder(args.builder)
-    builder.require_platform()
+    builder.require_platform(args.platform)
     if builder.is_engine:
         os.environ.pop("DOCKER_HOST", None)
         os.environ["DOCKER_CONTEXT"] = builder.name
@@ -74,7 +76,7 @@ def build_and_push(args: argparse.Namespace) -> int:
         )
     workspace = find_workspace()
     tree = read_workspace(workspace)
-    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets), tree, workspace, args)
+    tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets, args.platform), tree, workspace, args)
     # A stale lock ends the run before a builder is started.
     plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
@@ -82,7 +84,8 @@ def build_and_push(args: argparse.Namespace) -> int:
     place = open_destination(args.push, environment.find_ca_bundle(os.environ), frameworks, option="--push")
     caches = make_caches(args.cache_from, args.cache_to, [variant.id for variant in variants])
     builder = find_builder(args.builder)
-    builder.require_platform()
+    for platform in sorted({variant.settings.platform for variant in variants}):
+        builder.require_platform(platform)
     plan = base_images.plan_with_digests(variants, tree, make_client())
     revision, epoch = read_revision(workspace.root)
     goals = _make_goals(plan, variants, place, epoch)
@@ -95,13 +98,19 @@ def build_and_push(args: argparse.Namespace) -> int:
         for goal in {goals[image].name: goals[image] for image in rest.selected}.values():
             goal.repository.require_writable()
         there |= _run(rest, builder, tree, places, caches, epoch, revision, plain=args.json)
-    _publish(plan, goals, there)
+    families = find_families(variants, tree, args.sets, make_client(), dict.fromkeys(plan.selected, to_time(epoch)))
+    _publish(plan, goals, there, families)
     found = [_describe(goals, image, there[image], built=image in rest.selected) for image in plan.selected]
     return _report(found, args, is_done=True)
 
 
+def to_time(epoch: int) -> str:
+    """Return the value of the label with the time of the sources."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _make_goals(plan: Plan, variants: Sequence[Variant], place: Destination, epoch: int) -> dict[str, Goal]:
-    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = to_time(epoch)
     found = {}
     for variant in variants:
         framework = variant.header.framework
@@ -134,15 +143,15 @@ def _run(
         )  # fmt: skip
 
 
-def _publish(plan: Plan, goals: Mapping[str, Goal], digests: Mapping[str, str]) -> None:
+def _publish(plan: Plan, goals: Mapping[str, Goal], digests: Mapping[str, str], families: Mapping[str, Family]) -> None:
     """Verify every image, then move the tags of all: one that is wrong leaves all tags where they are."""
     images = {
         image: from_builder.verify_built(goals[image].repository, digest, plan.target(image))
         for image, digest in digests.items()
     }
-    for image, manifest in images.items():
-        goal, target = goals[image], plan.target(image)
-        from_builder.move_tags(goal.repository, manifest, goal.tags)
+    for image in sorted(images, key=put_foreign_first) if families else images:
+        goal, target, manifest = goals[image], plan.target(image), images[image]
+        move_family_tags(goal.repository, image, manifest, goal.tags, families.get(image))
         write_record(Record(target.tags[0], f"{goal.name}@{manifest.digest}", target.key))
 
 

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     named = list(args.globs)
     fill_globs(args, tree)
-    variants = load_variants(tree, args.globs)
+    variants = load_variants(tree, args.globs, platform=args.platform)
     chosen = [variant for variant in variants if named or not variant.header.unsupported]
     is_checkout = workspace.project is None and workspace.recipes != INSTALLED
     print(write_file(args.system, chosen, tree, named, is_checkout=is_checkout), end="")

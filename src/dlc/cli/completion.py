@@ -151,8 +151,9 @@ def list_images() -> list[str]:
     """Return the identifiers of all images."""
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import read_workspace
+    from dlc.core.platforms import ANY_PLATFORM
 
-    return [variant.id for variant in load_variants(read_workspace())]
+    return [variant.id for variant in load_variants(read_workspace(), platform=ANY_PLATFORM)]
 
 
 def list_jobs() -> list[str]:

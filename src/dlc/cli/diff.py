@@ -9,6 +9,7 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
 from dlc.core.checkout import read_workspace
+from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
 from dlc.images.inspection import archive, facts
 from dlc.images.inspection import diff as image_diff
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 whether there are any or not."""
-    variants = load_variants(read_workspace())
+    variants = load_variants(read_workspace(), platform=ANY_PLATFORM)
     refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
     say_progress("packages of both images")

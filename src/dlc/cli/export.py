@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     files = folder.list_files(plan, tree, stamps, epoch, bake=args.bake)
     writer.write_folder(files, target)
     print(f"{args.folder}  {variant.ref}  content key {plan.target(variant.id).key[:12]}")
-    print(f"next: docker build -t {variant.ref} {shlex.quote(str(args.folder))}")
+    platform = f"--platform {variant.platform.name} " if variant.platform.suffix else ""
+    print(f"next: docker build {platform}-t {variant.ref} {shlex.quote(str(args.folder))}")
     return 0
 
 

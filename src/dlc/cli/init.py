@@ -20,6 +20,7 @@ from dlc.core.atomic_files import report_disk_errors, write_new_files
 from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_text, read_tree, read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import SpecError, UsageError
+from dlc.core.platforms import ANY_PLATFORM
 
 HELP = "make a project: an image of your own on top of a released one, and a job that runs in it"
 EXAMPLE = "dlc init demo --from pytorch-2.13-training-cpu-py311 --package einops"
@@ -106,7 +107,11 @@ def list_additions(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     for option, value in (("--from", args.base), ("--name", args.name), ("--package", args.packages)):
         if value:
             raise UsageError(f"{option}: expected a folder that is no project yet, found {file}", "edit its dlc.yml")
-    return {DEVCONTAINER: write_devcontainer(load_variants(read_workspace(find_workspace(folder)))[-1])}
+    return {
+        DEVCONTAINER: write_devcontainer(
+            load_variants(read_workspace(find_workspace(folder)), platform=ANY_PLATFORM)[-1]
+        )
+    }
 
 
 def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: Path) -> dict[str, str]:
@@ -114,14 +119,14 @@ def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: 
 
     Raises SelectorError for an image that there is not, UsageError for words that no dlc.yml may have.
     """
-    _, base = find_image(args.base or DEFAULT, load_variants(tree))
+    _, base = find_image(args.base or DEFAULT, load_variants(tree, platform=ANY_PLATFORM))
     if base is None:
         raise UsageError(
             f"--from {args.base}: expected an image of `dlc list`, found a reference", "docs/own-images.md"
         )
     text = write_text(base, args.name or make_name(folder_name), args.packages)
     try:
-        own = load_variants({**tree, PROJECT: SourceFile(text.encode())})[-1]
+        own = load_variants({**tree, PROJECT: SourceFile(text.encode())}, platform=ANY_PLATFORM)[-1]
     except SpecError as error:
         raise UsageError(
             f"no project: these words would make this {PROJECT}:\n{error.message}", "dlc init --help"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, terminal_columns
+from dlc.core.platforms import PLATFORMS
 from dlc.core.text import format_table
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ EXAMPLE = "dlc list 'pytorch-*'"
 # Characters, as docker shows it.
 DIGEST_LENGTH = 12
 # Columns that a narrow terminal does without, the first ones first: `dlc list ID` shows them.
-LEAST = ("ref", "lock", "digest", "os", "created", "framework", "python")
+LEAST = ("ref", "platforms", "lock", "digest", "os", "created", "framework", "python")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
     tree = read_workspace()
     fill_globs(args, tree)
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     if args.ids:
         print("\n".join(variant.id for variant in variants))
         return 0
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def _make_notes(variants: Sequence[Variant], *, shown: bool) -> list[str]:
     """Return what the images lack; of several images, unless it is asked for, a line that says how to see it."""
     notes = [*note_unavailable(variants), *note_missing(variants), *note_unsupported(variants)]
+    notes += note_platforms(variants)
     if shown or len(variants) == 1 or not notes:
         return notes
     return [f"{len(notes)} notes on what they lack: dlc list --why, or dlc list ID"]
@@ -94,6 +96,7 @@ def describe_planned(variant: Variant, tree: Tree) -> dict[str, str]:
         "python": variant.settings.python,
         "os": variant.settings.base.image or variant.suite,
         "lock": "stale" if explain_staleness(tree, variant) else "fresh",
+        "platforms": ", ".join(PLATFORMS[name].architecture for name, why in variant.platforms.items() if not why),
         "ref": variant.ref,
     }
 
@@ -111,8 +114,9 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
     size, digest, created = (image.size, image.digest, image.created) if image else (None, None, None)
     built = {"size": size, "digest": digest, "created": created}
     header = variant.header
+    platforms = {name: why or True for name, why in variant.platforms.items()}
     absent = {"unavailable": dict(header.unavailable), "missing": variant.missing, "unsupported": header.unsupported}
-    return {**row, **built, **absent}
+    return {**row, **built, **absent, "platforms": platforms}
 
 
 def _read_built(refs: Sequence[str]) -> dict[str, Image] | None:
@@ -148,6 +152,16 @@ def note_unsupported(variants: Sequence[Variant]) -> list[str]:
     """Return a line for each framework version that gets no fixes any more, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unsupported for v in variants}
     return [f"{name} is unsupported: {why}" for name, why in headers.items() if why]
+
+
+def note_platforms(variants: Sequence[Variant]) -> list[str]:
+    """Return a line for each platform that images cannot be had for, with the reason."""
+    absent: dict[tuple[str, str], list[str]] = {}
+    for variant in variants:
+        for name, why in variant.platforms.items():
+            if why:
+                absent.setdefault((name, why), []).append(variant.id)
+    return [f"no {name} for {', '.join(ids)}: {why}" for (name, why), ids in absent.items()]
 
 
 def as_text(rows: list[dict[str, str]]) -> str:

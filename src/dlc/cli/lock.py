@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"dlc: warning: {warning}", file=sys.stderr)
     tree = read_workspace(workspace)
     fill_globs(args, tree)
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     homes = {variant.id: find_home(variant, workspace) for variant in variants}
     for variant in variants:
         print(write_lock(variant, tree, homes[variant.id]))
@@ -87,4 +87,4 @@ def lock_new_project(
     for variant in new:
         say_progress(write_lock(variant, tree, find_home(variant, workspace)))
     tree = read_workspace(workspace)
-    return tree, load_variants(tree, args.globs, args.sets)
+    return tree, load_variants(tree, args.globs, args.sets, args.platform)

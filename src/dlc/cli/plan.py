@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
-    if args.against:
+    if args.against is not None:
         from dlc.cli.plan_changes import show_changes
 
         return show_changes(args)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
     tree = read_workspace()
     fill_globs(args, tree)
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
     decisions: tuple[Decision, ...] = ()
@@ -101,7 +101,7 @@ def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> in
     from dlc.plan.plan import plan_variants
 
     tree = read_workspace()
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
     if engine := found.result():

@@ -34,7 +34,7 @@ def show_changes(args: argparse.Namespace) -> int:
 def _load(tree: Tree, args: argparse.Namespace) -> Sequence[Variant]:
     """Load what the globs select; an image that one version has and the other has not is no mistake."""
     try:
-        return load_variants(tree, args.globs, args.sets)
+        return load_variants(tree, args.globs, args.sets, args.platform)
     except SelectorError:
         return ()
 

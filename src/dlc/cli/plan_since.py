@@ -26,6 +26,7 @@ from dlc.core.checkout import (
     read_tree,
     read_workspace,
 )
+from dlc.core.environment import PLATFORM
 from dlc.core.errors import SelectorError, SpecError, UsageError
 from dlc.core.process import last_lines, run_program
 from dlc.plan.changes import NO_REVISION, Rebuilt, find_rebuilt
@@ -38,7 +39,7 @@ def show_rebuilt(args: argparse.Namespace) -> int:
     workspace = find_workspace()
     now = read_workspace(workspace)
     fill_globs(args, now)
-    found = find_changed_images(workspace, now, args.changed_since, args.globs, args.sets)
+    found = find_changed_images(workspace, now, args.changed_since, args.globs, args.sets, args.platform)
     if args.json:
         print_json([asdict(each) for each in found])
     elif args.names:
@@ -49,14 +50,19 @@ def show_rebuilt(args: argparse.Namespace) -> int:
 
 
 def find_changed_images(
-    workspace: Workspace, now: Tree, revision: str, globs: Sequence[str], sets: Sequence[str]
+    workspace: Workspace,
+    now: Tree,
+    revision: str,
+    globs: Sequence[str],
+    sets: Sequence[str],
+    platform: str = PLATFORM,
 ) -> tuple[Rebuilt, ...]:
     """Find the images whose content key is another one than at the revision. Raises UsageError for a wrong revision."""
-    after = load_variants(now, globs, sets)
+    after = load_variants(now, globs, sets, platform)
     then = read_workspace_at(workspace, revision)
     before: Sequence[Variant] | None
     try:
-        before = load_variants(then, globs, sets) if then else ()
+        before = load_variants(then, globs, sets, platform) if then else ()
     except SelectorError:
         before = ()
     except SpecError:

@@ -18,6 +18,7 @@ from dlc.cli.verify import compute_key
 from dlc.core import environment, labels
 from dlc.core.checkout import Tree, read_workspace
 from dlc.core.errors import UsageError
+from dlc.core.platforms import ANY_PLATFORM
 from dlc.images.proof import policy as policies
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.requirement import Anybody, find_signers, judge_images, require_proven
@@ -120,7 +121,7 @@ def parse_image(word: str, tree: Tree, sets: Sequence[str]) -> Asked:
     """Return what REF means. Of an image identifier that is the content tag of what these sources build."""
     if match := IN_REGISTRY.fullmatch(word):
         return Asked(match[1], match[2] or match[3])
-    variants = load_variants(tree, sets=sets)
+    variants = load_variants(tree, sets=sets, platform=ANY_PLATFORM)
     _, chosen = find_image(word, variants)
     if chosen is None:
         raise UsageError(

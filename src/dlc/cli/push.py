@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from functools import cache, partial
 
@@ -15,10 +15,13 @@ from dlc.buildspec import variant
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import ScanException
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, warn_of_end
+from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.cli.push_proof import Prover, Scanned
 from dlc.core import environment
 from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
+from dlc.core.labels import CREATED
+from dlc.core.platforms import split_suffix
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.engine.pushed import pull_pushed
@@ -27,8 +30,10 @@ from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
 from dlc.images.proof.signing import open_hand
 from dlc.images.push import push
+from dlc.images.push.platform_index import Family, publish_index
 from dlc.images.push.push import Order, Pushed, leave_unsigned
 from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.verify import MismatchError
 from dlc.plan.plan import plan_variants
 
 HELP = "push built images to a registry and verify them there"
@@ -62,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     fill_globs(args, tree)
     # A wrong key ends the run before an engine is started.
-    hand = open_hand(args.sign, os.environ) if args.sign else None
-    variants = load_variants(tree, args.globs, args.sets)
+    hand = open_hand(args.sign, os.environ) if args.sign is not None else None
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     if not args.unsupported:
         variant.require_supported(variants)
     # Before an engine is started: a stale lock ends the run here.
@@ -81,14 +86,17 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     prover = Prover(hand, workspace, tree, engine, plan, variants, args.sets) if hand else None
     rows = []
-    for order in orders:
+    created = {order.id: str(order.inspected["Config"]["Labels"][CREATED]) for order in orders}
+    families = {} if args.dry_run else find_families(variants, tree, args.sets, engine, created)
+    for order in sorted(orders, key=lambda each: put_foreign_first(each.id)) if families else orders:
         if args.dry_run:
             row = _describe_intended(order, destination)
         else:
             # Once, for the scan and the bill of materials.
             captured = cache(partial(facts.capture_facts, engine, order.ref))
             scanned = None if args.no_scan else _scan(order, engine, captured(), exceptions)
-            row = _push_all(order, destination, engine, args.compression, captured, prover, scanned)
+            push_one = partial(_push_all, engine=engine, compression=args.compression, captured=captured, prover=prover)
+            row = _push_in_family(order, families.get(order.id), destination, partial(push_one, scanned=scanned))
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
@@ -106,8 +114,27 @@ def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence
     return Scanned(scan, found, started)
 
 
+def _push_in_family(
+    order: Order, family: Family | None, destination: Destination, push_one: Callable[[Order, Destination], Pushed]
+) -> Pushed:
+    """Push one image; if the registry then has those of all platforms, move the tags that they share to an index."""
+    repository = destination.repository(order.framework, _say_line)
+    _, platform = split_suffix(order.id)
+    others = family.find_others(repository, platform.name) if family else {}
+    if family is None or not others:
+        return push_one(order, destination)
+    own = tuple(tag for tag in order.tags if tag not in family.shared)
+    row = push_one(replace(order, tags=own), destination)
+    pushed = repository.manifest(row.digest)
+    if pushed is None:
+        raise MismatchError(f"{repository.name}@{row.digest}", row.digest, "no manifest")
+    index = publish_index(repository, {**others, platform.name: pushed}, family.shared)
+    _say_line(f"{index.digest}: {', '.join(sorted([*others, platform.name]))} under {', '.join(family.shared)}")
+    return replace(row, tags=(*row.tags, *family.shared))
+
+
 def _push_all(
-    order: Order, destination: Destination, engine: Engine, compression: str, captured: Callable[[], facts.Facts],
+    order: Order, destination: Destination, *, engine: Engine, compression: str, captured: Callable[[], facts.Facts],
     prover: Prover | None, scanned: Scanned | None,
 ) -> Pushed:  # fmt: skip
     where = destination.reference(order.framework)

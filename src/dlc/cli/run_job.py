@@ -8,11 +8,13 @@ import re
 import secrets
 import shlex
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.platforms import name_foreign
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.cli.job_files import is_job_file, read_file_options, save_job
@@ -20,6 +22,7 @@ from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_workspace, read_project, read_workspace
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import EngineError, UsageError
+from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
 from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run.claims import remove_job
@@ -186,10 +189,10 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
     identifier = name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     if not re.fullmatch(NAME, identifier):
         raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
-    ref, _ = selection.find_image(image, load_variants(read_workspace()))
+    ref, variant = selection.find_image(image, load_variants(read_workspace(), platform=ANY_PLATFORM))
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
-        return make_job(
+        job = make_job(
             options or read_options(args),
             os.environ,
             image=ref,
@@ -197,6 +200,7 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
             folder=folder,
             token=secrets.token_hex(16),
         )
+        return replace(job, platform=name_foreign(variant))
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
 

@@ -9,6 +9,7 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json
 from dlc.core.checkout import read_workspace
+from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import cyclonedx, facts, sbom
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
-    ref, _ = selection.find_image(args.image, load_variants(read_workspace()))
+    ref, _ = selection.find_image(args.image, load_variants(read_workspace(), platform=ANY_PLATFORM))
     engine = connect()
     pull_pushed(engine, [ref])
     text = FORMATS[args.format](facts.capture_facts(engine, ref))

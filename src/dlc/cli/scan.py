@@ -14,6 +14,7 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json, print_text, say_progress
 from dlc.core.checkout import read_workspace
+from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     Raises ImageError for findings that no exception covers, ProcessError if a source could not be asked.
     """
     tree = read_workspace()
-    ref, _ = selection.find_image(args.image, load_variants(tree))
+    ref, _ = selection.find_image(args.image, load_variants(tree, platform=ANY_PLATFORM))
     exceptions = read_exceptions(tree)
     engine = connect()
     pull_pushed(engine, [ref])

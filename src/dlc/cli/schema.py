@@ -58,7 +58,7 @@ def make_job_texts(pages: Mapping[str, str]) -> dict[str, str]:
     texts = dict(pages)
     for name, model in models.items():
         texts = {page: schema_docs.update_keys(text, name, model) for page, text in texts.items()}
-    return {JOB_SCHEMA: schema_docs.format_schema(make_schema()), **texts}
+    return {JOB_SCHEMA: schema_docs.format_schema(JOB_SCHEMA, make_schema()), **texts}
 
 
 def _is_current(path: Path, text: str) -> bool:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.platforms import name_foreign
 from dlc.cli.exec import SHELL, terminal_options
 from dlc.cli.run_job import find_engine_for_job
 from dlc.core.checkout import read_workspace
+from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.jobs.run.containers import format_mount
@@ -49,20 +51,24 @@ def _parse_gpus(word: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Become the docker client that runs the shell; its exit code is the shell's."""
-    ref, _ = selection.find_image(args.image, load_variants(read_workspace()))
+    ref, variant = selection.find_image(args.image, load_variants(read_workspace(), platform=ANY_PLATFORM))
     engine = find_engine_for_job()
     require_image(ref, engine)
     gpus = find_gpus(engine, Path("/dev")) if args.gpus is None else args.gpus
     user = args.user or find_user(engine, os.getuid(), os.getgid())
-    engine.become_client(*make_words(ref, Path.cwd(), gpus, user, args.arguments or SHELL))
+    words = make_words(ref, Path.cwd(), gpus, user, args.arguments or SHELL, name_foreign(variant))
+    engine.become_client(*words)
 
 
-def make_words(ref: str, folder: Path, gpus: str, user: str, command: Sequence[str]) -> tuple[str, ...]:
+def make_words(
+    ref: str, folder: Path, gpus: str, user: str, command: Sequence[str], platform: str = ""
+) -> tuple[str, ...]:
     """Return what follows `docker`."""
     return (
         *("run", "--rm", "--pull", "never", *terminal_options(), "--shm-size", SHARED_MEMORY),
         *("--mount", format_mount(folder, WORK), "--workdir", WORK),
         *(("--gpus", gpus) if gpus else ()),
+        *(("--platform", platform) if platform else ()),
         # A user whom the image does not know has no home, and programs write to it.
         *(("--user", user, "--env", "HOME=/tmp") if user else ()),
         *(ref, *command),

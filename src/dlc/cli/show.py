@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     tree = read_workspace()
     fill_globs(args, tree)
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     if args.ref:
         print("\n".join(variant.ref for variant in variants))
     elif args.json:

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     workspace = find_workspace()
     tree = read_workspace(workspace)
     fill_globs(args, tree)
-    variants = load_variants(tree, args.globs)
+    variants = load_variants(tree, args.globs, platform=args.platform)
     checks = _read_records(args.records, variants)
     engine = None if args.no_engine else _find_engine()
     entries = list_entries(variants, tree, checks, memory)

@@ -9,6 +9,7 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, terminal_columns
 from dlc.core.checkout import read_workspace
+from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import Engine, connect
 from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import archive, facts, size
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report; raise ImageError afterwards if the image is over its budget."""
-    variants = load_variants(read_workspace())
+    variants = load_variants(read_workspace(), platform=ANY_PLATFORM)
     ref, variant = selection.find_image(args.image, variants)
     engine = connect()
     pull_pushed(engine, [ref])

@@ -99,8 +99,9 @@ def find_reference(word: str) -> str:
     from dlc.buildspec.matrix import load_variants
     from dlc.buildspec.selection import find_image
     from dlc.core.checkout import read_workspace
+    from dlc.core.platforms import ANY_PLATFORM
 
-    return find_image(word, load_variants(read_workspace()))[0]
+    return find_image(word, load_variants(read_workspace(), platform=ANY_PLATFORM))[0]
 
 
 def _raise_refusals(refusals: Sequence[Refusal], file: JobFile, place: str) -> None:

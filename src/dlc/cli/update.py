@@ -14,6 +14,7 @@ from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
+from dlc.core.platforms import ANY_PLATFORM, runs_here, split_suffix
 from dlc.debian import suites
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 def _update_packages(root: Path, only: list[str], write: bool, *, as_json: bool) -> int:
     """Print newer pins; with --write take them, unless a changed image has no lock without conflicts."""
     tree = read_tree(root)
-    found = updates.find_proposals(tree, load_variants(tree), only, say_progress)
+    found = updates.find_proposals(tree, load_variants(tree, platform=ANY_PLATFORM), only, say_progress)
     if as_json:
         print_json([describe_proposal(proposal) for proposal in found])
     else:
@@ -69,7 +70,9 @@ def _update_packages(root: Path, only: list[str], write: bool, *, as_json: bool)
     if not write or not texts:
         return 0
     changed = updates.replace_texts(tree, texts)
-    touched = [variant for variant in load_variants(changed) if explain_staleness(changed, variant)]
+    touched = [
+        variant for variant in load_variants(changed, platform=ANY_PLATFORM) if explain_staleness(changed, variant)
+    ]
     locks = {}
     for number, variant in enumerate(touched, 1):
         say_progress(f"{variant.id}: lock (image {number} of {len(touched)})")
@@ -97,10 +100,14 @@ def format_proposal(proposal: updates.Proposal) -> str:
 
 def _update_debian(root: Path, write: bool, *, as_json: bool) -> int:
     changes = {}
-    for suite, names in updates.list_debian_packages(load_variants(read_tree(root))).items():
+    for suite, names in updates.list_debian_packages(load_variants(read_tree(root), platform=ANY_PLATFORM)).items():
+        _, platform = split_suffix(suite)
+        if platform.suffix and not runs_here(platform.name):
+            say_progress(f"{suite}: left as it is, because this host runs no programs of {platform.name}")
+            continue
         file = root / suites.versions_path(suite)
         say_progress(f"{suite}: versions of {len(names)} packages and what they need")
-        found = updates.resolve_debian(suite, names, cache_folder() / "apt")
+        found = updates.resolve_debian(suite, names, cache_folder())
         old = suites.parse_versions(file.read_text()) if file.exists() else {}
         changes[str(file.relative_to(root))] = {"before": old, "after": found}
         if not as_json:

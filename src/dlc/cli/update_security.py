@@ -83,10 +83,9 @@ def read_scans(paths: Sequence[str], variants: Sequence[Variant]) -> dict[str, l
     for path in map(user_path, paths):
         try:
             content = json.loads(path.read_text())
-            rows = [*content["open"], *content["expired"]]
-            ref = content["ref"]
-            read = [Finding(r["package"], r["version"], r["advisory"], tuple(r["aliases"]), r["fix"]) for r in rows]
-        except (ValueError, KeyError, TypeError):
+            ref, rows = str(content["ref"]), [*content["open"], *content["expired"]]
+            read = [_read_finding(row) for row in rows]
+        except (ValueError, LookupError, TypeError, RecursionError):
             raise UsageError(f"{path}: expected what `dlc scan --json` prints, found another file") from None
         if ref not in ids:
             raise UsageError(f"{path}: expected a scan of an image of this checkout, found one of {ref}")
@@ -94,6 +93,15 @@ def read_scans(paths: Sequence[str], variants: Sequence[Variant]) -> dict[str, l
         python = [each for each in read if each.advisory != f"{each.package}-update"]
         found[ids[ref]] = [_make_advisory(each) for each in python]
     return found
+
+
+def _read_finding(row: Mapping[str, Any]) -> Finding:
+    """Read a row of a scan. Raises LookupError, TypeError, ValueError for another one."""
+    texts = [row[key] for key in ("package", "version", "advisory", "fix")] + list(row["aliases"])
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a finding with other values than texts")
+    package, version, advisory, fix, *aliases = texts
+    return Finding(package, version, advisory, tuple(aliases), fix)
 
 
 def _require_clean(root: Path) -> None:

@@ -49,7 +49,22 @@ def run(args: argparse.Namespace) -> int:
     signers = find_signers(policy, args.policy, args.key)
     require_signers(signers, "dlc verify")
     tree = read_workspace()
-    address, reference = credentials.parse_reference(args.reference)
+    repository, registry, reference = open_reference(args.reference)
+    rows = judge_images(repository, registry, reference, signers, policy, partial(compute_key, tree=tree))
+    if args.json:
+        print_json([as_dict(*row) for row in rows])
+    else:
+        print_text("\n".join(as_text(*row) for row in rows), STATES)
+    require_proven(rows, REMEDY)
+    return 0
+
+
+def open_reference(word: str) -> tuple[Repository, str, str]:
+    """Return the repository of an image's reference, which is only read, its registry, and the tag or digest.
+
+    Raises UsageError for another text.
+    """
+    address, reference = credentials.parse_reference(word)
     session = Session(
         address.url,
         address.path,
@@ -57,14 +72,7 @@ def run(args: argparse.Namespace) -> int:
         environment.find_ca_bundle(os.environ),
         actions="pull",
     )
-    repository = Repository(session, address.path, say_progress)
-    rows = judge_images(repository, address.registry, reference, signers, policy, partial(compute_key, tree=tree))
-    if args.json:
-        print_json([as_dict(*row) for row in rows])
-    else:
-        print_text("\n".join(as_text(*row) for row in rows), STATES)
-    require_proven(rows, REMEDY)
-    return 0
+    return Repository(session, address.path, say_progress), address.registry, reference
 
 
 def compute_key(origin: Origin, tree: Tree) -> str:

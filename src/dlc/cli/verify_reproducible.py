@@ -1,26 +1,37 @@
-"""`dlc verify-reproducible`: builds images twice without any cache; compares them bit for bit, and the built image."""
+"""`dlc verify-reproducible`: builds images twice without any cache; compares them bit for bit, and the built image.
+
+With --against it builds once, and compares with an image that another builder has pushed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
+from typing import Any
 
 from dlc.build import base_images, buildx
 from dlc.build.buildkit_log import Step
 from dlc.build.buildx import new_log
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text
+from dlc.cli.verify import open_reference
+from dlc.core import labels
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
-from dlc.core.errors import ImageError
+from dlc.core.errors import ImageError, RegistryError, UsageError
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, reproducible
 from dlc.images.inspection.archive import Archive
+from dlc.images.proof.evidence import list_images
+from dlc.images.push import promote
 from dlc.plan.plan import Plan, plan_variants
+from dlc.plan.targets import Target
 
 HELP = "build images twice without any cache and compare them, also with the image that is built"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
@@ -29,10 +40,29 @@ EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
 SHOWN = 40
 
 
+@dataclass(frozen=True)
+class Pushed:
+    """An image in a registry, as far as it is compared."""
+
+    # With its registry and its digest.
+    reference: str
+    config: dict[str, Any]
+    config_digest: str
+
+    @property
+    def key(self) -> str:
+        """Return its content key; empty if dlc did not build it."""
+        return str(((self.config.get("config") or {}).get("Labels") or {}).get(labels.KEY, ""))
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --once, --set, --json."""
+    """Add GLOB, --once, --against, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument("--once", action="store_true", help="use the engine's build cache for one of the two builds")
+    parser.add_argument(
+        "--against", metavar="REGISTRY/REPO:TAG",
+        help="build once, and compare with this image, which another builder has pushed; of one image",
+    )  # fmt: skip
     add_set(parser)
     add_json(parser)
 
@@ -41,18 +71,29 @@ def run(args: argparse.Namespace) -> int:
     """Verify one image after the other; raise ImageError at the end if any differs."""
     workspace = find_workspace()
     tree, root = read_workspace(workspace), workspace.root
-    variants = load_variants(tree, args.globs, args.sets)
+    variants = load_variants(tree, args.globs, args.sets, args.platform)
     # Before an engine is started: a stale lock ends the run here.
     plan_variants(variants, tree, args.globs, args.sets)
+    if args.against is not None and (args.once or len(variants) != 1):
+        raise UsageError(
+            f"--against {args.against}: expected one image and no --once, found {len(variants)} images",
+            "dlc verify-reproducible ID --against REGISTRY/REPO:TAG",
+        )
+    others = None if args.against is None else read_pushed(args.against)
     revision, epoch = buildx.read_revision(root)
     engine = connect()
-    rows = []
+    rows: list[dict[str, object]] = []
     for variant in variants:
         plan = base_images.plan_with_digests([variant], tree, engine)
+        pushed = None if others is None else choose_pushed(others, plan.target(variant.id))
         archives = [
-            _build_archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
+            _build_archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1)
+            for number in range(1 if pushed else 2)
         ]
-        found = reproducible.find_differences(*archives) or _compare_with_built(plan, engine, archives[0])
+        if pushed:
+            found = reproducible.compare_with_pushed(archives[0], pushed.config)
+        else:
+            found = reproducible.find_differences(*archives) or _compare_with_built(plan, engine, archives[0])
         if not args.json:
             print_text(as_text(variant.id, archives[0], found))
         rows.append({
@@ -61,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
             "digests": [archive.digest for archive in archives],
             "identical": not found,
             "differences": [asdict(difference) for difference in found],
+            **({"against": pushed.reference, "config": pushed.config_digest} if pushed else {}),
         })  # fmt: skip
     if args.json:
         print_json(rows)
@@ -70,6 +112,41 @@ def run(args: argparse.Namespace) -> int:
             "change the steps above: they must write no times, no random numbers, and files in a fixed order",
         )
     return 0
+
+
+def read_pushed(word: str) -> list[Pushed]:
+    """Read the image of a reference, or those of all platforms. Raises RegistryError for what is no image."""
+    repository, registry, reference = open_reference(word)
+    found = []
+    for name in list_images(repository, registry, reference):
+        image = promote.find_image(repository, name)
+        where = f"{registry}/{repository.name}@{image.digest}"
+        config = _parse_config(where, promote.read_config(repository, image))
+        found.append(Pushed(where, config, str(image.content["config"]["digest"])))
+    return found
+
+
+def _parse_config(where: str, data: bytes) -> dict[str, Any]:
+    try:
+        config = json.loads(data)
+        if isinstance(config["rootfs"]["diff_ids"], list) and isinstance(config["config"]["Labels"], dict):
+            return dict(config)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        # What is no configuration is told below.
+        pass
+    raise RegistryError(f"{where}: expected the configuration of an image of dlc, found other bytes")
+
+
+def choose_pushed(others: Sequence[Pushed], target: Target) -> Pushed:
+    """Return the image of these sources. Raises ImageError if there is none: other sources make other bytes."""
+    for pushed in others:
+        if pushed.key == target.key:
+            return pushed
+    said = ", ".join(f"{pushed.reference} of {pushed.key[:12] or 'no content key'}" for pushed in others)
+    raise ImageError(
+        f"{target.id}: expected an image with the content key of these sources, {target.key[:12]}, found {said}",
+        "check out the commit that it was built from: dlc verify says which one",
+    )
 
 
 def _build_archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:

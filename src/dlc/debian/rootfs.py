@@ -19,6 +19,7 @@ from pathlib import Path
 from dlc.core.atomic_files import draft_folder, hold_lock, scratch_folder
 from dlc.core.digests import FOLDER_MODE, is_sealed, say_damaged, seal
 from dlc.core.errors import BaseImageError, DiskError
+from dlc.core.platforms import require_runs_here, split_suffix
 from dlc.core.process import last_lines, run_program, stream_program
 from dlc.debian import apt
 from dlc.debian.suites import EPOCH, base_recipe, make_preferences, mmdebstrap_command, pin_arguments
@@ -49,6 +50,7 @@ def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     target = rootfs_folder(suite, recorded, cache)
     if is_sealed(target / "rootfs.tar"):
         return target
+    require_foreign_program(suite, cache)
     target.mkdir(parents=True, exist_ok=True)
     _require_room(cache)
     require_program(cache)
@@ -65,8 +67,20 @@ def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 
 def require_program(cache: Path) -> None:
     """Install mmdebstrap if this host lacks it. Raises HostError, PackageIndexError."""
-    if shutil.which("mmdebstrap") is None:
-        apt.install_packages(["mmdebstrap"], cache / "apt")
+    _install_missing("mmdebstrap", cache)
+
+
+def require_foreign_program(system: str, cache: Path) -> None:
+    """Install what mmdebstrap needs for another platform; nothing for the first one. Raises HostError."""
+    _, platform = split_suffix(system)
+    if platform.suffix:
+        require_runs_here(platform.name)
+        _install_missing("arch-test", cache)
+
+
+def _install_missing(program: str, cache: Path) -> None:
+    if shutil.which(program) is None:
+        apt.install_packages([program], cache / "apt")
 
 
 def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dlc.core.checkout import Tree, read_text
 from dlc.core.errors import LockError
+from dlc.core.platforms import split_suffix
 
 HEADING = """\
 # Debian packages of the {suite} images and of what compiles for them: one `name=version` per line.
@@ -36,6 +37,8 @@ MERGED_USR_HOOK = "/usr/share/mmdebstrap/hooks/merged-usr"
 # mmdebstrap copies them from the host that it runs on. A container gets its own from the engine, and an image with the
 # host's would be another one on each host.
 OF_THE_HOST = ("hostname", "resolv.conf")
+# Steps mount the folder, which Debian has for x86-64 alone.
+LIB64_HOOK = 'mkdir -p "$1/usr/lib64" && ln -s usr/lib64 "$1/lib64"'
 # No file in the tar has a later time. 1980 is the first year that zip files know.
 EPOCH = 315532800
 
@@ -64,8 +67,14 @@ SUITES = {
 }
 
 
-def find_suite(name: str) -> Suite:
+def is_system(name: str) -> bool:
+    """Tell whether a name is that of a suite, with or without a platform, such as `bookworm-arm64`."""
+    return split_suffix(name)[0] in SUITES
+
+
+def find_suite(system: str) -> Suite:
     """Return the facts about a suite. Raises LockError for a suite that the table does not have."""
+    name, _ = split_suffix(system)
     if name not in SUITES:
         raise LockError(
             f"suite {name}: expected one of {', '.join(SUITES)}, which src/dlc/debian/suites.py knows",
@@ -75,7 +84,7 @@ def find_suite(name: str) -> Suite:
 
 
 def versions_folder(suite: str) -> str:
-    """Return the path of the folder with a suite's list; it is the named context `debian` of a build."""
+    """Return the path of the folder with the list of a suite, or of `bookworm-arm64`: a build's context `debian`."""
     return f"docker/debian/{suite}"
 
 
@@ -126,6 +135,7 @@ def mmdebstrap_command(suite: str, packages: Sequence[str] = ()) -> list[str]:
 
     Raises LockError for a suite that dlc does not know.
     """
+    name, platform = split_suffix(suite)
     include = sorted({"ca-certificates", *packages})
     options = [f"--dpkgopt={option}" for option in DPKG_OPTIONS]
     if find_suite(suite).merged_usr:
@@ -133,7 +143,9 @@ def mmdebstrap_command(suite: str, packages: Sequence[str] = ()) -> list[str]:
         include.append("usr-is-merged")
         options.append(f"--hook-dir={MERGED_USR_HOOK}")
     options += [f'--customize-hook=install -m 644 /dev/null "$1/etc/{name}"' for name in OF_THE_HOST]
-    return ["mmdebstrap", "--variant=minbase", f"--include={','.join(include)}", *options, suite]
+    if platform.suffix:
+        options += [f"--architectures={platform.architecture}", f"--customize-hook={LIB64_HOOK}"]
+    return ["mmdebstrap", "--variant=minbase", f"--include={','.join(include)}", *options, name]
 
 
 def pin_arguments(file: Path) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dlc.core.environment import PLATFORM, host_platform
 from dlc.core.errors import EngineError
+from dlc.core.platforms import require_runs_here
 from dlc.core.process import last_lines
 from dlc.engine.connection import Engine
 
@@ -35,13 +36,18 @@ class Builder:
         return self.driver == DOCKER
 
     def require_platform(self, wanted: str = PLATFORM) -> None:
-        """Raise EngineError if it builds no images of this platform, or if this host makes no base files for it."""
+        """Raise EngineError if it builds no images of this platform, or if this host makes no base files for it.
+
+        Raises HostError for a platform whose base files take QEMU here.
+        """
         if self.platforms and wanted not in self.platforms:
             raise EngineError(
                 f"--builder {self.name}: expected a builder for {wanted}, found one for {', '.join(self.platforms)}",
                 f"name a builder with a node of {wanted}",
             )
-        if host_platform() != wanted:
+        if wanted != PLATFORM:
+            require_runs_here(wanted)
+        elif host_platform() != wanted:
             raise EngineError(
                 f"this host: expected {wanted}, whose base files it makes, found {host_platform()}",
                 f"run dlc on a {wanted} host",

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from dlc.core.environment import PLATFORM, docker_platform, engine_folder, host_platform, starts_no_engine
 from dlc.core.errors import EngineError
+from dlc.core.platforms import require_runs_here
 from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
 from dlc.engine import docker_client, remedies
@@ -101,10 +102,16 @@ class Engine:
         docker_client.become_docker(*words, env=self.environment)
 
     def require_platform(self, wanted: str = PLATFORM) -> None:
-        """Raise EngineError if this engine, or the host that makes base files for it, is of another platform."""
+        """Raise EngineError if this engine, or the host that makes base files for it, is of another platform.
+
+        Raises HostError for a platform that takes QEMU here and has none. An engine elsewhere is not asked for its own.
+        """
+        emulated = wanted != PLATFORM
         for place, found in ((self.address or "the Docker engine", self.platform), ("this host", host_platform())):
-            if found != wanted:
+            if found != wanted and not emulated:
                 raise _platform_error(place, wanted, found)
+        if emulated:
+            require_runs_here(wanted)
 
 
 def search_engine() -> Future[Engine | None]:

@@ -38,6 +38,11 @@ class Plan:
         """Return the Docker references of all images in it."""
         return tuple(tag for target in self.targets for tag in target.tags)
 
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """Return the platforms of what it builds, each once."""
+        return tuple(sorted({target.platform for target in self.targets}))
+
     def target(self, identifier: str) -> Target:
         """Return the target of this id. Raises SelectorError if the plan has none."""
         for target in self.targets:

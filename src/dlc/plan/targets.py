@@ -74,7 +74,7 @@ class Target:
 def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
     """Make all targets of one image, parents first. `images`: reference of a base image -> what it means now."""
     reference = variant.settings.base.image
-    rootfs = () if reference else (_make_rootfs(variant.suite, tree), _make_tools_rootfs(variant.suite))
+    rootfs = () if reference else (_make_rootfs(variant.system, tree), _make_tools_rootfs(variant.system))
     named = images.get(reference, Image(reference))
     below: dict[str, Context] = {
         "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
@@ -86,7 +86,8 @@ def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> t
     framework, training = _make_framework_and_training(variant, offered)
     settings = _make_settings(variant, training)
     image = _make_image(variant, tree, below, settings or training)
-    return (*rootfs, *offered.values(), framework, training, *([settings] if settings else []), image)
+    found = (*rootfs, *offered.values(), framework, training, *([settings] if settings else []), image)
+    return tuple(replace(target, platform=variant.platform.name) for target in found)
 
 
 def _make_rootfs(suite: str, tree: Tree) -> Target:
@@ -178,12 +179,12 @@ def _make_contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, 
     return {
         **below,
         "scripts": SCRIPTS,
-        "debian": Repo(suites.versions_folder(variant.suite)),
+        "debian": Repo(suites.versions_folder(variant.system)),
         "entrypoint": ENTRYPOINT,
         "runtime": RUNTIME,
         "channel": CHANNEL,
         "ca": Host("ca"),
-        "uv": UV,
+        "uv": replace(UV, name=f"uv{variant.platform.suffix}"),
         "wheels": WHEELS,
         "efa-software": Pinned(software.sha256, software.url) if software.source == "installer" else Host("nothing"),
         "cuda-compat": Pinned(compat.sha256, compat.url) if compat.url else Host("nothing"),
@@ -219,6 +220,8 @@ def _make_labels(variant: Variant, tree: Tree) -> dict[str, str]:
     if licences and has_cuda:
         licences += f" AND {NVIDIA_LICENCE}"
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"
+    # A label of linux/amd64 has no platform in it, from before there were others.
+    title += f", {variant.platform.architecture}" if variant.platform.suffix else ""
     own = {labels.FLAVOR: settings.flavor, labels.UNSUPPORTED: header.unsupported}
     return {
         **settings.labels,
@@ -231,6 +234,6 @@ def _make_labels(variant: Variant, tree: Tree) -> dict[str, str]:
         labels.PYTHON: settings.python,
         labels.DEVICE: settings.device,
         labels.OS: settings.base.image or f"debian-{variant.suite}",
-        labels.PLATFORM: PLATFORM,
+        labels.PLATFORM: settings.platform,
         **{name: value for name, value in own.items() if value},
     }

@@ -184,6 +184,8 @@ def test_a_registry_that_is_read_only_is_told_before_the_build(tmp_path: Path) -
         (("--push", "r.example/team"), UsageError, "expected --builder NAME, found none"),
         (("--builder", "far", "--push", "team"), UsageError, "--push team: expected REGISTRY/REPO"),
         (("--builder", "other"), EngineError, 'no builder "other" found'),
+        (("--builder", ""), EngineError, "expected the name of a builder"),
+        (("--builder", "far", "--push", ""), UsageError, "expected REGISTRY/REPO"),
     ],
 )
 def test_a_wrong_builder_or_place_is_one_error(

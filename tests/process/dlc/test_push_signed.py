@@ -5,6 +5,7 @@ The docker client is a script that answers from files; tests/integration/test_pu
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -14,8 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseDict
+from in_toto_attestation.predicates.provenance.v1 import provenance_pb2  # type: ignore[import-untyped]
+from in_toto_attestation.v1 import statement_pb2  # type: ignore[import-untyped]
+from in_toto_attestation.v1.statement import Statement  # type: ignore[import-untyped]
+from sigstore_models.bundle.v1 import Bundle
 from toy_push import LAYER, add
 
 from dlc import cli
@@ -23,13 +30,17 @@ from dlc.cli import push
 from dlc.core.errors import ProofError, RegistryError, UsageError
 from dlc.core.labels import CREATED, KEY, REVISION
 from dlc.engine.connection import Engine
+from dlc.images.proof.dsse import BUNDLE
+from dlc.images.proof.statement import PROVENANCE
 from dlc.images.proof.tested import make_record, write_record
 from dlc.images.push.referrers import SPDX, attach_document
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Repository
+from dlc.images.push.registry.repository import Repository, make_fallback_tag
+from dlc.images.push.simple_signing import make_signature_tag
 from dlc.plan.plan import make_plan
 from harness.image_facts import HISTORY, LAUNCHER, PROBED
+from harness.oci_forms import CONFIG, MANIFEST, REFERRERS, find_faults
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import COMMIT, make_key
 from harness.specimen import TORCH_ID, specimen
@@ -80,7 +91,10 @@ def write_client(folder: Path) -> str:
         add(files, "data", LAYER[: 1 << 16])
     diff_ids = [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]
     created = "2026-11-27T00:00:00Z"
-    config = json.dumps({"created": created, "config": {"Labels": labels}, "rootfs": {"diff_ids": diff_ids}}).encode()
+    config = json.dumps({
+        "created": created, "architecture": "amd64", "os": "linux", "config": {"Labels": labels},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+    }).encode()  # fmt: skip
     image = f"sha256:{hashlib.sha256(config).hexdigest()}"
     inspected = {"Id": image, "Created": created, "Config": {"Labels": labels}, "RootFS": {"Layers": diff_ids},
                  "Size": len(LAYER)}  # fmt: skip
@@ -147,6 +161,61 @@ def test_a_second_push_of_the_same_image_attaches_nothing_new(work: Work, capsys
     assert len(digests[0]) == 4
 
 
+def read_json(repository: Repository, digest: str) -> Any:
+    """A document of the registry, as JSON."""
+    data = repository.blob(digest)
+    assert data is not None
+    assert f"sha256:{hashlib.sha256(data).hexdigest()}" == digest
+    return json.loads(data)
+
+
+def read_manifest(repository: Repository, reference: str) -> dict[str, Any]:
+    found = repository.any_manifest(reference)
+    assert found is not None
+    return dict(found.content)
+
+
+def test_all_that_a_signed_push_leaves_has_the_form_of_its_specification(
+    work: Work, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OCI's image specification, in-toto's statements, SLSA's provenance, sigstore's bundles: nothing else is there."""
+    write_record(work.folder / "cache", make_record(work.image, ["test_starts"], [], datetime.now(UTC)))
+    work.push("forms", "--sign", "cosign.key")
+    [row] = json.loads(capsys.readouterr().out)
+    repository, image = work.repository("forms"), read_manifest(work.repository("forms"), row["digest"])
+    attached, signatures = make_fallback_tag(row["digest"]), make_signature_tag(row["digest"])
+    assert set(repository.tags()) == {*row["tags"], attached, signatures}
+    listed, signed = read_manifest(repository, attached), read_manifest(repository, signatures)
+    assert find_faults(listed, REFERRERS) == []
+    documents = [read_manifest(repository, each["digest"]) for each in listed["manifests"]]
+    for manifest in (image, signed, *documents):
+        assert find_faults(manifest, MANIFEST) == []
+    for manifest in (image, signed):
+        assert find_faults(read_json(repository, manifest["config"]["digest"]), CONFIG) == []
+    kinds = []
+    for entry, manifest in zip(listed["manifests"], documents, strict=True):
+        assert manifest["subject"]["digest"] == row["digest"]
+        assert entry["artifactType"] == manifest["artifactType"] == manifest["layers"][0]["mediaType"]
+        content = read_json(repository, manifest["layers"][0]["digest"])
+        if manifest["artifactType"] == BUNDLE:
+            kinds.append(require_statement(content, row["digest"]))
+            assert manifest["annotations"]["dev.sigstore.bundle.predicateType"] == kinds[-1]
+        else:
+            assert (manifest["artifactType"], content["spdxVersion"]) == (SPDX, "SPDX-2.3")
+    assert len(kinds) == len(set(kinds)) == 4
+
+
+def require_statement(bundle: dict[str, Any], digest: str) -> str:
+    """Fail unless a bundle holds a statement about the image; return what it states."""
+    Bundle.from_json(json.dumps(bundle))
+    content = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
+    Statement.copy_from_pb(ParseDict(content, statement_pb2.Statement())).validate()
+    assert [f"sha256:{each['digest']['sha256']}" for each in content["subject"]] == [digest]
+    if content["predicateType"] == PROVENANCE:
+        ParseDict(content["predicate"], provenance_pb2.Provenance())
+    return str(content["predicateType"])
+
+
 def test_a_push_without_a_signature_is_refused_by_verify(work: Work) -> None:
     work.push("plain")
     tag = next(tag for tag in work.registry.tags("plain/pytorch"))
@@ -176,4 +245,7 @@ def test_a_wrong_key_ends_the_push_before_an_engine_is_asked(work: Work) -> None
     (work.folder / "client/docker").unlink()
     with pytest.raises(UsageError, match="expected a private key in PEM"):
         work.push("wrong", "--sign", "cosign.pub")
+    # As a variable that CI has not set: a push without a signature is not what was asked for.
+    with pytest.raises(UsageError, match="expected a key"):
+        work.push("wrong", "--sign", "")
     assert not work.registry.repository("wrong/pytorch").exists()

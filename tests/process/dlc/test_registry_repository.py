@@ -308,7 +308,7 @@ def test_messages_hold_no_query_because_it_may_hold_a_signature(tmp_path: Path) 
 
 
 def test_manifest_is_what_its_bytes_say_whatever_the_registry_calls_it() -> None:
-    data = json.dumps({"config": {"digest": BLOB}, "layers": []}).encode()
+    data = json.dumps({"config": {"mediaType": "application/json", "digest": BLOB, "size": 2}, "layers": []}).encode()
     headers = {"Content-Type": f"{KINDS[0]}; charset=utf-8", "Docker-Content-Digest": "sha256:lie"}
     with serving(lambda _: Reply(200, headers, data)) as server:
         found = repository(server.url).manifest("tag")

@@ -1,7 +1,4 @@
-"""`dlc site` in a browser: no page has a fault, each fits a telephone, light and dark differ, the search finds.
-
-Skipped on a host without Chromium: `apt-get install chromium`.
-"""
+"""`dlc site` in a browser: no page has a fault, each fits a telephone, light and dark differ, the search finds."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.images.inspection.advisories import Answer
 from dlc.images.site import values
 from dlc.images.site.pages import list_pages
-from harness.chromium import Browser, find_chromium, run_chromium
+from harness.browser import Browser, needs_browser, open_browser
 from harness.image_facts import LAUNCHER, specimen_facts
 
 ROOT = find_root(Path(__file__).parent)
@@ -25,9 +22,7 @@ TORCH, CUDA = "images/pytorch-2.13-training-cpu-py311.html", "images/pytorch-2.1
 PAGES = ("index.html", TORCH, CUDA, "verified.html", "docs/index.html", "docs/build.html", "docs/measurements.html",
          "docs/decisions/README.html", "README.html", "search.html?q=launcher+sigterm")  # fmt: skip
 PHONE, DESKTOP = 390, 1280
-PROGRAM = find_chromium() or ""
-if not PROGRAM:
-    pytest.skip("no Chromium on this host: apt-get install chromium", allow_module_level=True)
+pytestmark = needs_browser
 
 
 def built_entry(entry: values.Entry) -> values.Entry:
@@ -55,8 +50,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with run_chromium(PROGRAM, tmp_path_factory.mktemp("chromium")) as found:
+    with open_browser(tmp_path_factory.mktemp("browser")) as found:
         yield found
+
+
+def show(browser: Browser, address: str, width: int, *, dark: bool = False) -> list[str]:
+    """Open a page; return its faults, of which a warning is one."""
+    browser.show(address, width, dark=dark)
+    return browser.errors + browser.warnings
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
@@ -65,24 +66,24 @@ def test_a_page_has_no_fault_and_fits_its_width_in_both_colours(
     site: str, browser: Browser, page: str, width: int
 ) -> None:
     colours = {}
-    for scheme in ("light", "dark"):
-        assert browser.show(f"{site}/{page}", width, scheme=scheme) == []
+    for dark in (False, True):
+        assert show(browser, f"{site}/{page}", width, dark=dark) == []
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
-        colours[scheme] = browser.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert colours == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}
+        colours[dark] = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert colours == {False: "rgb(255, 255, 255)", True: "rgb(20, 24, 29)"}
 
 
 def test_the_search_finds_sections_and_leads_to_them(site: str, browser: Browser) -> None:
-    assert browser.show(f"{site}/search.html?q=coordinator%20rendezvous", DESKTOP) == []
+    assert show(browser, f"{site}/search.html?q=coordinator%20rendezvous", DESKTOP) == []
     links = browser.evaluate("[...document.querySelectorAll('#found a')].map(link => link.href)")
     assert f"{site}/docs/architecture.html" in {link.partition("#")[0] for link in links}
     assert browser.evaluate("document.querySelectorAll('#found mark').length") > 0
-    assert browser.show(links[0], DESKTOP) == []
+    assert show(browser, links[0], DESKTOP) == []
     assert browser.evaluate("document.querySelector('h1').textContent")
 
 
 def test_what_is_searched_for_is_no_markup(site: str, browser: Browser) -> None:
-    assert browser.show(f"{site}/search.html?q=%3Cimg%20src%3Dx%3E", DESKTOP) == []
+    assert show(browser, f"{site}/search.html?q=%3Cimg%20src%3Dx%3E", DESKTOP) == []
     assert browser.evaluate("document.querySelectorAll('main img').length") == 0
     assert browser.evaluate("document.getElementById('status').textContent").startswith("0 sections")
 
@@ -102,6 +103,6 @@ def test_a_filter_keeps_the_rows_that_hold_its_words(site: str, browser: Browser
 def test_a_fault_of_a_page_is_seen(site: str, browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "x.html"
     page.write_text('<script>throw new Error("broken")</script><img src="lost.png">')
-    faults = browser.show(page.as_uri(), DESKTOP)
+    faults = show(browser, page.as_uri(), DESKTOP)
     assert any("broken" in fault for fault in faults)
     assert any("lost.png" in fault for fault in faults)

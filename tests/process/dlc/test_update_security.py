@@ -13,6 +13,7 @@ from test_packages_resolved import wheel
 from dlc.__main__ import main
 from dlc.buildspec.lockfile import explain_staleness, locked_versions
 from dlc.buildspec.matrix import load_variants
+from dlc.cli.update_security import read_scans
 from dlc.core.checkout import read_tree
 from dlc.core.errors import UsageError
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, unlocked
@@ -178,6 +179,22 @@ def test_a_wrong_command_line_is_one_error(
     capsys.readouterr()
     assert main([*words]) == UsageError.exit_code
     assert said in capsys.readouterr().err
+
+
+ROW = {"package": "six", "version": "1", "advisory": "A", "aliases": [], "fix": ""}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[], {}, {"ref": [], "open": [], "expired": []}, {"ref": "r", "open": [1], "expired": []},
+     {"ref": "r", "open": [{**ROW, "package": 1}], "expired": []},
+     {"ref": "r", "open": [{**ROW, "aliases": [1]}], "expired": []}, {"ref": "r", "open": [ROW], "expired": []}],
+)  # fmt: skip
+def test_a_file_that_is_no_scan_is_one_error(content: object, tmp_path: Path) -> None:
+    path = tmp_path / "scan.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=r"expected (what `dlc scan --json` prints|a scan of an image)"):
+        read_scans([str(path)], [])
 
 
 def test_changed_files_are_not_swept_into_a_commit(

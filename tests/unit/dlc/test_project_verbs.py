@@ -63,7 +63,7 @@ def test_the_lock_is_written_into_the_project_and_prefers_the_released_versions(
 
 
 def test_a_build_makes_a_lock_that_is_missing_and_leaves_a_stale_one(demo: Path, requests: list[LockRequest]) -> None:
-    args = argparse.Namespace(globs=[IMAGE], sets=[])
+    args = argparse.Namespace(globs=[IMAGE], sets=[], platform="linux/amd64")
     workspace = find_workspace()
     tree = read_workspace(workspace)
     tree, [variant] = lock_new_project(load_variants(tree, [IMAGE]), tree, workspace, args)

@@ -83,6 +83,17 @@ def test_tags_of_a_very_long_base_name_keep_the_content_key_and_a_legal_length()
     assert [len(tag) <= 128 for tag in found] == [True] * 3
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"org.dlc.id": "pytorch"}, {"org.opencontainers.image.created": "yesterday"}, {KEY_LABEL: "a key"},
+     {"org.dlc.framework.version": "2.13/../x"}],
+)  # fmt: skip
+def test_labels_that_dlc_does_not_set_make_no_tag(wrong: dict[str, str]) -> None:
+    """An image of a registry may have any."""
+    with pytest.raises(ImageError, match="dlc/pytorch:x: expected "):
+        make_tags("dlc/pytorch:x", {**LABELS, **wrong})
+
+
 @pytest.mark.parametrize("name", [name for name in LABELS if name != "org.dlc.framework"])
 def test_image_without_a_label_that_its_tags_come_from_is_named(name: str) -> None:
     with pytest.raises(ImageError, match=rf"dlc/pytorch:x: expected the label {name}"):

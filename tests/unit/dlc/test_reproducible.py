@@ -11,7 +11,7 @@ import pytest
 from dlc.build.bake_file import HostInputs
 from dlc.cli.verify_reproducible import as_text
 from dlc.images.inspection.archive import Archive, Entry, Layer
-from dlc.images.inspection.reproducible import compare_with_built, find_differences, render_rebuild
+from dlc.images.inspection.reproducible import compare_with_built, compare_with_pushed, find_differences, render_rebuild
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, specimen
 
@@ -102,3 +102,15 @@ def test_the_built_image_has_the_layers_of_the_rebuild_or_the_first_that_differs
     assert (changed.layer, changed.command) == (1, "RUN 1")
     assert "the engine's image has sha256:other" in changed.what
     assert [found.layer for found in compare_with_built(rebuilt, [*own, "sha256:more"])] == [2]
+
+
+def test_a_pushed_image_is_compared_by_its_configuration() -> None:
+    rebuilt = archive("d", {"a": FILE}, {"b": FILE}, created="2026-11-27", rootfs={"type": "layers"})
+    own = [layer.digest for layer in rebuilt.layers]
+    pushed = {"created": "2026-11-27", "rootfs": {"diff_ids": own}}
+    assert compare_with_pushed(rebuilt, pushed) == ()
+    other = {"created": "2026-11-28", "rootfs": {"diff_ids": [*own[:1], "sha256:other"]}}
+    layer, config = compare_with_pushed(rebuilt, other)
+    assert (layer.layer, config.path) == (1, "created")
+    assert layer.what == f"the pushed image has sha256:other, this build {own[1]}"
+    assert config.what == "2026-11-28 -> 2026-11-27"

@@ -212,6 +212,21 @@ def test_a_result_of_another_digest_is_not_green(digest: str, kind: str) -> None
     assert ("of another digest" in text) is (kind == "plain")
 
 
+@pytest.mark.parametrize(
+    ("config", "kind", "said"),
+    [
+        ("", "plain", "on one engine"),
+        (ONES, "good", "by a second builder"),
+        ("sha256:3", "plain", "by a second builder"),
+    ],
+)
+def test_a_rebuild_says_whether_a_second_builder_made_it(config: str, kind: str, said: str) -> None:
+    """The engine knows the image by its configuration; of the registry's digest it knows nothing."""
+    own = Checks(rebuild=values.RebuildResult(DAY, "sha256:2", True, config))
+    text = page(entry(built(), own), "verified.html")
+    assert f'class="badge {kind}">identical</span> {said}' in text
+
+
 def test_an_advisory_has_the_day_of_its_first_scan() -> None:
     scan = values.ScanResult(DAY, "", ANSWERS, (ADVISORY, EXCEPTED))
     memory = values.Memory((), {checks.finding_key(ADVISORY): EARLIER})

@@ -257,6 +257,14 @@ def test_a_scan_a_rebuild_and_a_signature_are_read() -> None:
     assert signature.signed_by == "release key"
 
 
+def test_a_rebuild_by_a_second_builder_is_of_what_the_first_has_pushed() -> None:
+    row = {"id": XLA.id, "digests": ["sha256:2"], "identical": True, "differences": [], "day": "2026-11-25",
+           "against": "r.example/team/pytorch@sha256:3", "config": "sha256:4"}  # fmt: skip
+    rebuild = read(a_json=json.dumps([row]))[XLA.id].rebuild
+    assert rebuild is not None
+    assert (rebuild.digest, rebuild.config, rebuild.identical) == ("sha256:3", "sha256:4", True)
+
+
 def test_the_latest_record_counts_whatever_its_name() -> None:
     later = {**SCAN, "day": "2026-11-27", "open": []}
     for first, second in ((SCAN, later), (later, SCAN)):

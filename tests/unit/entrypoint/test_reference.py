@@ -68,7 +68,7 @@ def test_every_switch_that_the_source_reads_is_in_the_table_and_every_switch_is_
 
 def test_the_json_of_explain_is_one_object(tmp_path: Path) -> None:
     data = JobFolder(tmp_path).code().hyperparameters().explain()
-    keys = {"cluster", "job", "devices", "strategy", "env", "reasons", "before", "processes", "decisions"}
+    keys = {"contract", "cluster", "job", "devices", "strategy", "env", "reasons", "before", "processes", "decisions"}
     assert set(json.loads(json.dumps(data))) == keys
 
 

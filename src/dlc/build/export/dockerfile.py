@@ -63,7 +63,7 @@ def find_stage_name(target: Target, tree: Tree) -> str:
     if not target.inline:
         return target.stage or parse_stages(read_text(tree, target.dockerfile))[-1].name
     base, _, suite = target.id.rpartition(ROOTFS)
-    return f"{base}rootfs" if suite in suites.SUITES else SETTINGS
+    return f"{base}rootfs" if suites.is_system(suite) else SETTINGS
 
 
 def list_indexed(plan: Plan, tree: Tree) -> dict[str, tuple[IndexedPackages, dict[str, str]]]:
@@ -133,9 +133,9 @@ def _make_arguments(plan: Plan, tree: Tree) -> dict[str, str]:
     found = {}
     for target in plan.targets:
         suite = target.id.removeprefix(ROOTFS)
-        if suite in suites.SUITES:
-            _, *words = suites.mmdebstrap_command(suite)
-            found = {"SUITE": suite, "MMDEBSTRAP": shlex.join(word for word in words if word != suite)}
+        if suites.is_system(suite):
+            _, *words, name = suites.mmdebstrap_command(suite)
+            found = {"SUITE": name, "MMDEBSTRAP": shlex.join(words)}
     indexes = {name: index.address for name, (index, _) in list_indexed(plan, tree).items()}
     for name, address in indexes.items():
         _require_reachable(f"indexes.{name}.address", address)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dlc.build.export.bake import BAKE_FILE, render_bake
 from dlc.build.export.dockerfile import LOCKS, find_stage_name, is_of_packages, list_indexed, render_dockerfile
+from dlc.build.uv_program import UV_LOCK
 from dlc.buildspec.lockfile import parse_versions, without_headers
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree, files_below, read_text
@@ -15,7 +16,6 @@ from dlc.plan.plan import Plan
 from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV
 
 PREPARE = "docker/export/prepare"
-UV_LOCK = f"{PREPARE}/uv.txt"
 # What users may add: git keeps no empty folder.
 OWN = ("own/ca/.gitkeep", "own/wheels/.gitkeep")
 README = """\
@@ -26,7 +26,7 @@ README = """\
     docker build -t {ref} .
 
 - `Dockerfile` is the whole recipe. `locks` pins Python packages by hash, `debian/versions.txt` the Debian packages.
-- On a host that is not x86-64: `--platform linux/amd64`. A proxy: `--build-arg HTTPS_PROXY=...`.
+- On a host of another platform: `--platform {platform}`. A proxy: `--build-arg HTTPS_PROXY=...`.
 - A CA bundle of your own: the file `own/ca/ca.pem`. Wheels of your own: files in `own/wheels`.
 - Your package indexes: `--secret id=index_url,env=UV_DEFAULT_INDEX` and `--secret id=extra_index_url,env=UV_INDEX`.
 - Logins: `--secret id=netrc,src=$HOME/.netrc`.{indexes}
@@ -91,6 +91,7 @@ def _write_readme(plan: Plan, tree: Tree, epoch: int, *, bake: bool) -> str:
         title=image.labels[labels.TITLE],
         key=image.key,
         label=labels.KEY,
+        platform=image.platform,
         indexes=INDEXES.format(addresses=", ".join(indexes.values()), words=words) if indexes else "",
         base=OF_PACKAGES if is_of_packages(plan) else OF_IMAGE.format(image=image.labels[labels.OS]),
         epoch=epoch,

@@ -21,6 +21,7 @@ from dlc.core.atomic_files import draft_folder, replace_folder, scratch_folder
 from dlc.core.environment import (
     INDEX_VARIABLES,
     LOGIN_REMEDY,
+    PLATFORM,
     OwnIndexes,
     hide_password,
     local_wheel_folders,
@@ -30,6 +31,7 @@ from dlc.core.environment import (
     wheel_folder,
 )
 from dlc.core.errors import LockError, PackageIndexError
+from dlc.core.platforms import PLATFORMS
 from dlc.core.process import Completed, run_program
 from dlc.debian.suites import find_suite
 
@@ -72,6 +74,7 @@ class LockRequest:
     device: str = ""
     # Entries of a lock: these versions are taken if they fit.
     preferred: str = ""
+    platform: str = PLATFORM
 
 
 def make_request(variant: Variant, preferred: str = "") -> LockRequest:
@@ -83,6 +86,7 @@ def make_request(variant: Variant, preferred: str = "") -> LockRequest:
         compiled=variant.compiled,
         python=variant.settings.python,
         glibc=find_suite(variant.suite).glibc,
+        platform=variant.settings.platform,
         digest=variant.lock_digest(),
         indexed=variant.indexed,
         constraints=variant.constraints,
@@ -103,7 +107,7 @@ def make_lock(request: LockRequest) -> dict[str, str]:
     framework = list(parse_versions(part))
     groups = {"framework": framework, "cuda": cuda_efa.shared_packages(framework)}
     texts = split_lock(whole, {**groups, "source": request.source, "compiled": request.compiled})
-    return with_headers(request.digest, texts)
+    return with_headers(request.digest, texts, request.platform)
 
 
 def store_lock(texts: Mapping[str, str], folder: Path) -> None:
@@ -151,7 +155,8 @@ def _make_command(request: LockRequest) -> list[str]:
     """Return the command of every resolution for this image."""
     argv = [find_uv_bin(), "pip", "compile", "--quiet", "--no-header"]
     argv += ["--python-version", request.python]
-    argv += ["--python-platform", f"x86_64-manylinux_{request.glibc.replace('.', '_')}"]
+    machine = PLATFORMS[request.platform].machine
+    argv += ["--python-platform", f"{machine}-manylinux_{request.glibc.replace('.', '_')}"]
     # A package without a wheel needs a compiler: the buildspec must name it.
     argv += ["--only-binary", ":all:"]
     for name in (*request.source, *request.compiled):
@@ -229,7 +234,7 @@ def find_needed_indexes(
         missing = [each for each in asked if _why_lacking(each, tuple(argv), read_own_indexes(os.environ)) is not None]
         if missing:
             names = tuple(normal_name(requirement) for requirement in missing)
-            found.append(IndexedPackages(index.index, index.address, names, index.python, index.glibc))
+            found.append(replace(index, packages=names))
     return tuple(found)
 
 

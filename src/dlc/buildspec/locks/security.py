@@ -14,6 +14,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
 from dlc.core.errors import LockError
+from dlc.core.platforms import ANY_PLATFORM
 
 Say = Callable[[str], None]
 
@@ -104,7 +105,7 @@ def find_updates(tree: Tree, found: Mapping[str, Sequence[Advisory]], say: Say) 
     A version that a pin names changes there, for all images that have it. Any other one changes in the lock alone,
     where all other packages keep their versions if they can.
     """
-    variants = {variant.id: variant for variant in load_variants(tree)}
+    variants = {variant.id: variant for variant in load_variants(tree, platform=ANY_PLATFORM)}
     needs: dict[str, list[Need]] = {}
     left: list[str] = []
     for image, advisories in found.items():
@@ -112,7 +113,7 @@ def find_updates(tree: Tree, found: Mapping[str, Sequence[Advisory]], say: Say) 
         left += [f"{image}: {line}" for line in unfixed]
     proposals = _propose_pins(tree, variants.values(), needs, say)
     changed = updates.replace_texts(tree, updates.apply_proposals(tree, proposals))
-    after = {variant.id: variant for variant in load_variants(changed)}
+    after = {variant.id: variant for variant in load_variants(changed, platform=ANY_PLATFORM)}
     locks: dict[str, Mapping[str, str]] = {}
     for image, variant in after.items():
         limits = _list_limits(tree, variants[image], needs.get(image, ()))

@@ -7,7 +7,6 @@ file writes itself, other than its framework's, was chosen for that image and st
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import run_program
-from dlc.debian import apt
+from dlc.debian import rootfs
 from dlc.debian.suites import mmdebstrap_command
 
 # So many builds of one release may not be the image's own.
@@ -175,17 +174,17 @@ def list_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
             *cuda_efa.build_packages(settings),
             *cuda_efa.efa_packages(settings.efa),
         )
-        names.setdefault(variant.suite, set()).update(named)
+        names.setdefault(variant.system, set()).update(named)
     return {suite: sorted(found) for suite, found in names.items()}
 
 
 def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, str]:
     """Map every package that a minimal Debian with these packages holds to its version. Nothing is installed.
 
-    `work` is a folder for the apt lists if mmdebstrap has to be installed first. Raises LockError with apt's words.
+    `work` is a folder for the cache of apt if mmdebstrap has to be installed first. Raises LockError with apt's words.
     """
-    if shutil.which("mmdebstrap") is None:
-        apt.install_packages(["mmdebstrap"], work)
+    rootfs.require_program(work)
+    rootfs.require_foreign_program(suite, work)
     program, *rest = mmdebstrap_command(suite, names)
     done = run_program([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SIMULATE_SECONDS)
     if done.returncode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
@@ -22,6 +22,7 @@ from dlc.plan.plan import Plan
 
 # The name of an image while it is compared.
 REPOSITORY = "dlc-rebuild"
+Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,20 +75,33 @@ def find_differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
         return ()
     found = [difference for index in range(max(len(first.layers), len(second.layers)))
              for difference in _compare_layer(index, first, second)]  # fmt: skip
-    keys = sorted({*first.config, *second.config} - {"rootfs"})
-    found += [
-        Difference(-1, "configuration", key, f"{first.config.get(key)} -> {second.config.get(key)}")
-        for key in keys if first.config.get(key) != second.config.get(key)
-    ]  # fmt: skip
-    return tuple(found)
+    return (*found, *_compare_configs(first.config, second.config))
 
 
-def compare_with_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[Difference, ...]:
-    """Return the layers in which a built image differs from an archive, by the diff ids that the engine says it has."""
+def _compare_configs(first: Json, second: Json) -> Iterator[Difference]:
+    """Yield the parts of two configurations that differ; layers are compared by themselves."""
+    for key in sorted({*first, *second} - {"rootfs"}):
+        if first.get(key) != second.get(key):
+            yield Difference(-1, "configuration", key, f"{first.get(key)} -> {second.get(key)}")
+
+
+def compare_with_pushed(archive: Archive, config: Json) -> tuple[Difference, ...]:
+    """Return all differences between an archive and an image of which a registry has the configuration.
+
+    The diff ids in it are the digests of uncompressed layers: a push compresses them in its own way.
+    """
+    layers = compare_with_built(archive, config["rootfs"]["diff_ids"], "the pushed image")
+    return (*layers, *_compare_configs(config, archive.config))
+
+
+def compare_with_built(
+    archive: Archive, diff_ids: Sequence[str], other: str = "the engine's image"
+) -> tuple[Difference, ...]:
+    """Return the layers in which another image differs from an archive, by its diff ids."""
     own = [layer.digest for layer in archive.layers]
     commands = [layer.command for layer in archive.layers] + [""] * len(diff_ids)
     return tuple(
-        Difference(index, commands[index], "", f"the engine's image has {there}, this build {here}")
+        Difference(index, commands[index], "", f"{other} has {there}, this build {here}")
         for index, (here, there) in enumerate(zip_longest(own, diff_ids, fillvalue="none")) if here != there
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from dlc.core.errors import ProofError, RegistryError
 from dlc.core.labels import CREATED
 from dlc.images.proof.dsse import BUNDLES
 from dlc.images.proof.opening import Evidence, Refusal
+from dlc.images.push.promote import parse_labels
 from dlc.images.push.referrers import SPDX
 from dlc.images.push.registry.repository import Manifest, Repository, make_digest
 from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, read_signature
@@ -46,8 +47,8 @@ def read_evidence(repository: Repository, registry: str, reference: str) -> Evid
         )
     if reference.startswith("sha256:") and manifest.digest != reference:
         raise refuse_content(f"{repository.name}@{reference}", manifest.digest)
-    config = _read_json(repository, manifest.content["config"])
-    labels = config.get("config", {}).get("Labels") or {}
+    data = read_blob(repository, manifest.content["config"]["digest"])
+    config, labels = _parse_config(repository, data), parse_labels(data)
     return Evidence(
         reference=f"{registry}/{repository.name}@{manifest.digest}",
         digest=manifest.digest,
@@ -65,8 +66,7 @@ def refuse_content(where: str, found: str) -> ProofError:
     return ProofError(str(refusal), "the registry's storage is damaged or somebody changed it: push the image again")
 
 
-def _read_json(repository: Repository, descriptor: Mapping[str, Any]) -> Mapping[str, Any]:
-    data = read_blob(repository, descriptor["digest"])
+def _parse_config(repository: Repository, data: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

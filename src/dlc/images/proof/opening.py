@@ -122,7 +122,8 @@ class Opened:
         name = NAMES[kind]
         reasons = [*self._refused.get(kind, ()), *self._refused.get(ANY_KIND, ())]
         if not reasons:
-            return Refusal(f"{name}-missing", f"expected a signed {name} of this image, found none")
+            what = name if kind == SIGNATURE else f"signed {name}"
+            return Refusal(f"{name}-missing", f"expected a {what} of this image, found none")
         first = min(reasons, key=lambda refusal: REASONS.index(refusal.name))
         return Refusal(f"{name}-{first.name}", first.text)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import ImageError, RegistryError
+from dlc.core.labels import KEY
 from dlc.images.push.push import make_tags
 from dlc.images.push.referrers import list_referrer, put_blob
 from dlc.images.push.registry.repository import (
@@ -46,10 +48,15 @@ class Promoted:
 
 
 def find_image(source: Repository, reference: str) -> Manifest:
-    """Return what a tag or a digest of a repository means. Raises ImageError if there is nothing."""
+    """Return what a tag or a digest of a repository means.
+
+    Raises ImageError if there is nothing, RegistryError for a manifest that does not have the digest.
+    """
     found = source.any_manifest(reference)
     if found is None:
         raise ImageError(f"{source.name}: expected an image under {reference}, found none", PUSH)
+    if reference.startswith("sha256:") and found.digest != reference:
+        raise RegistryError(f"{source.name}: expected the manifest {reference}, found {found.digest}", DAMAGED)
     return found
 
 
@@ -61,6 +68,10 @@ def find_tags(source: Repository, image: Manifest, reference: str) -> tuple[str,
     suffix = found[0] if (found := OF_SET.search(reference)) else ""
     tags = make_tags(f"{source.name}{suffix}", read_labels(source, image))
     content = source.any_manifest(tags[0])
+    members = [str(each["digest"]) for each in image.content.get("manifests", ())]
+    if content and content.digest in members:
+        # The images of an index over several platforms have content tags of their own, the index has none.
+        return tags[1:]
     if content is None or content.digest != image.digest:
         what = content.digest if content else "no image"
         raise ImageError(
@@ -70,16 +81,41 @@ def find_tags(source: Repository, image: Manifest, reference: str) -> tuple[str,
     return tags
 
 
+def _find_member_tags(source: Repository, image: Manifest, tags: Sequence[str]) -> Iterator[tuple[str, Manifest]]:
+    """Yield the tags, besides those of the index, that its images have in the source, each with its image."""
+    for one in _list_platforms(source, image):
+        labels = read_labels(source, one)
+        for tag in make_tags(source.name, labels) if labels.get(KEY) else ():
+            there = source.any_manifest(tag)
+            if tag not in tags and there and there.digest == one.digest:
+                yield tag, one
+
+
 def read_labels(source: Repository, image: Manifest) -> Mapping[str, str]:
-    """Return the labels of an image, or of the first platform's in an index."""
+    """Return the labels of an image, or of the first platform's in an index. Raises RegistryError, ImageError."""
     while image.kind in INDEXES:
+        if not image.content["manifests"]:
+            raise RegistryError(f"{source.name}@{image.digest}: expected an image, found an index without any", PUSH)
         image = find_image(source, str(image.content["manifests"][0]["digest"]))
+    return parse_labels(read_config(source, image))
+
+
+def read_config(source: Repository, image: Manifest) -> bytes:
+    """Return an image's configuration. Raises RegistryError for other bytes than its digest says."""
     name = str(image.content["config"]["digest"])
     config = source.blob(name)
     if config is None or make_digest(config) != name:
         raise RegistryError(f"{source.name}: expected the configuration {name}, found other bytes", DAMAGED)
-    labels: dict[str, str] = (json.loads(config).get("config") or {}).get("Labels") or {}
-    return labels
+    return config
+
+
+def parse_labels(config: bytes) -> Mapping[str, str]:
+    """Return the labels in an image's configuration; none if it holds no texts by name, as of an image of others."""
+    with suppress(ValueError, RecursionError, TypeError, LookupError):
+        labels = json.loads(config)["config"]["Labels"]
+        if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
+            return labels
+    return {}
 
 
 def promote_image(
@@ -98,6 +134,8 @@ def promote_image(
     for one in (image, *_list_platforms(source, image)):
         sent += _copy_referrers(source, target, one, attached, say)
         sent += _copy_signatures(source, target, one, attached, say)
+    for tag, one in _find_member_tags(source, image, tags):
+        move_tag(target, tag, one)
     for tag in tags:
         move_tag(target, tag, image)
     return Promoted(target.name, image.digest, tags, tuple(attached), sent)

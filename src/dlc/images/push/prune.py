@@ -41,6 +41,8 @@ class Build:
     stem: str
     # Of the commit that it was built from.
     day: date
+    # Digests of the images of an index over several platforms.
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,11 @@ def _describe_build(repository: Repository, image: Manifest, tags: Sequence[str]
     except (RegistryError, ValueError, LookupError, TypeError, AttributeError):
         # It is no image of dlc: it stays.
         return Build(image.digest, tuple(sorted(tags)), "", date.max)
-    stems = [match[1] for tag in tags if (match := OF_CONTENT.fullmatch(tag.removesuffix(UNVERIFIED)))]
-    return Build(image.digest, tuple(sorted(tags)), stems[0] if labels.get(KEY) and stems else "", day)
+    members = tuple(str(each["digest"]) for each in image.content.get("manifests", ()))
+    # An index has no content key.
+    form = OF_DAY if members else OF_CONTENT
+    stems = [match[1] for tag in tags if (match := form.fullmatch(tag.removesuffix(UNVERIFIED)))]
+    return Build(image.digest, tuple(sorted(tags)), stems[0] if labels.get(KEY) and stems else "", day, members)
 
 
 def choose(listed: Listed, policy: Policy, today: date) -> tuple[Choice, ...]:
@@ -103,9 +108,10 @@ def choose(listed: Listed, policy: Policy, today: date) -> tuple[Choice, ...]:
     A tag that dlc gives to no image was set by somebody who needs it. Days are those of the commits.
     """
     stems = {build.stem for build in listed.builds if build.stem}
+    held = {digest for build in listed.builds for digest in build.members}
     newest: dict[str, list[str]] = {}
     for build in sorted(listed.builds, key=lambda build: (build.day, build.digest), reverse=True):
-        if build.stem and not _is_unverified(build):
+        if build.stem and build.digest not in held and not _is_unverified(build):
             newest.setdefault(build.stem, []).append(build.digest)
     found = []
     for build in sorted(listed.builds, key=lambda build: (build.stem, build.day, build.digest)):
@@ -114,6 +120,8 @@ def choose(listed: Listed, policy: Policy, today: date) -> tuple[Choice, ...]:
         if others:
             kind = "the moving tag" if set(others) <= stems else "a tag that dlc did not set"
             found.append(Choice(build.digest, build.tags, False, f"{kind} {others[0]} means it"))
+        elif build.digest in held:
+            found.append(Choice(build.digest, build.tags, False, "an index over several platforms has it"))
         elif build.digest in newest.get(build.stem, ())[: policy.keep]:
             found.append(Choice(build.digest, build.tags, False, f"one of the last {policy.keep} builds"))
         elif age < policy.days:

@@ -33,6 +33,8 @@ Say = Callable[[str], None]
 KEY_DIGITS = 12
 # Characters of a tag, by the distribution specification.
 LONGEST = 128
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+OURS = "dlc build GLOB: dlc's own images have them"
 # Variant.suffix puts this behind a reference.
 OF_SET = re.compile(r"-set-[0-9a-f]+$")
 WORKSPACE_PREFIX = "dlc-push-"
@@ -169,21 +171,26 @@ def make_tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
 
     `ref` and `labels` are the image's. Raises ImageError when one is missing that dlc sets.
     """
-    _framework, _series, job, device, python, *flavor = _require_label(ref, labels, ID).split("-")
+    try:
+        _framework, _series, job, device, python, *flavor = _require_label(ref, labels, ID).split("-")
+        day = datetime.fromisoformat(_require_label(ref, labels, CREATED)).strftime("%Y%m%d")
+    except ValueError:
+        raise ImageError(f"{ref}: expected {ID} and {CREATED} as dlc sets them, found other labels", OURS) from None
     # The device says `+cpu` already.
     version = _require_label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]
     system = _name_system(_require_label(ref, labels, OS))
-    day = datetime.fromisoformat(_require_label(ref, labels, CREATED)).strftime("%Y%m%d")
     key = _require_label(ref, labels, KEY)[:KEY_DIGITS]
     stem = "-".join([version, job, device, python, *flavor, system])
     suffix = found[0] if (found := OF_SET.search(ref)) else ""
     stem = stem[: LONGEST - 1 - KEY_DIGITS - len(suffix)].rstrip("-.") + suffix
+    if not TAG.fullmatch(f"{stem}-{key}"):
+        raise ImageError(f"{ref}: expected labels that make a tag, found {stem}-{key}", OURS)
     return f"{stem}-{key}", f"{stem}-{day}", stem
 
 
 def _require_label(ref: str, labels: Mapping[str, str], name: str) -> str:
     if not labels.get(name):
-        raise ImageError(f"{ref}: expected the label {name}, found none", "dlc build GLOB: dlc's own images have it")
+        raise ImageError(f"{ref}: expected the label {name}, found none", OURS)
     return labels[name]
 
 

@@ -53,12 +53,14 @@ def show_scan(entry: Entry) -> Child:
 
 
 def show_rebuild(entry: Entry) -> Child:
-    """Return whether two builds gave the same bytes."""
+    """Return whether two builds gave the same bytes, and whether the second was another builder's."""
     result = entry.checks.rebuild
     if result is None:
         return make_badge("plain", UNKNOWN)
-    kind, word = (_judge(entry, result.digest), "identical") if result.identical else ("bad", "differs")
-    return make_badge(kind, word), _on_day(result.day), _warn_of_other(entry, result.digest)
+    digest = _choose_digest(entry, result.digest, result.config)
+    kind, word = (_judge(entry, digest), "identical") if result.identical else ("bad", "differs")
+    by = " by a second builder" if result.config else " on one engine"
+    return make_badge(kind, word), by, _on_day(result.day), _warn_of_other(entry, digest)
 
 
 def show_signature(entry: Entry) -> Child:
@@ -66,12 +68,16 @@ def show_signature(entry: Entry) -> Child:
     result = entry.checks.signature
     if result is None:
         return make_badge("plain", UNKNOWN)
-    # A pushed image has another digest in its registry than here, and the same configuration.
-    digest = result.config if result.config and _is_of_this(entry, result.config) else result.digest
+    digest = _choose_digest(entry, result.digest, result.config)
     tail = (_on_day(result.day), _warn_of_other(entry, digest))
     if result.refusals:
         return make_badge("bad", "refused"), " ", ", ".join(result.refusals), tail
     return make_badge(_judge(entry, digest), result.signed_by), tail
+
+
+def _choose_digest(entry: Entry, digest: str, config: str) -> str:
+    """Return the digest by which an image is known here: a pushed one has another one, and the same configuration."""
+    return config if config and _is_of_this(entry, config) else digest
 
 
 def _on_day(day: str) -> Child:

@@ -48,12 +48,19 @@ def read_records(texts: Mapping[str, str], images: Sequence[Image]) -> dict[str,
                 before = getattr(found[identifier], field)
                 if before is None or value.day >= before.day:
                     found[identifier] = replace(found[identifier], **{field: value})
-        except (ValueError, LookupError, TypeError, AttributeError, ElementTree.ParseError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ElementTree.ParseError) as error:
             raise UsageError(
-                f"{name}: expected a record: {KINDS}; found: {type(error).__name__}: {error}",
+                f"{name}: expected a record: {KINDS}; found: {_describe_fault(error)}",
                 "remove the file, or write it again: docs/catalogue.md",
             ) from None
     return found
+
+
+def _describe_fault(error: Exception) -> str:
+    """Return what is wrong with a file that is no record; of a form that Python's words would not explain, no more."""
+    if isinstance(error, KeyError):
+        return f"no {error}"
+    return str(error) if isinstance(error, ValueError | ElementTree.ParseError) else "values of another form"
 
 
 Row = tuple[str, str, Any]
@@ -91,7 +98,8 @@ def _read_advisory(state: str, row: Json) -> Advisory:
 
 
 def _read_rebuild(row: Json) -> tuple[str, RebuildResult]:
-    return "rebuild", RebuildResult(_read_day(row), str(row["digests"][0]), bool(row["identical"]))
+    digest = str(row.get("against", "")).rpartition("@")[2] or str(row["digests"][0])
+    return "rebuild", RebuildResult(_read_day(row), digest, bool(row["identical"]), str(row.get("config", "")))
 
 
 def _read_signature(row: Json) -> tuple[str, SignatureResult]:

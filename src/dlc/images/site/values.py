@@ -76,6 +76,8 @@ class RebuildResult:
     day: str
     digest: str
     identical: bool
+    # If a second builder built what another one had pushed: that image's configuration, which names it too.
+    config: str = ""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ class Container:
     user: str
     entrypoint: str
     command: tuple[str, ...]
+    platform: str = ""
 
     def words(self, *, detached: bool = False) -> tuple[str, ...]:
         """Return what follows `docker`.
@@ -51,6 +52,7 @@ class Container:
             *_repeat_option("--env", [f"{name}={value}" for name, value in self.environment.items()]),
             *_repeat_option("--env", self.secrets),
             *self._limits(),
+            *_option_if_set("--platform", self.platform),
             *_option_if_set("--user", self.user),
             *_option_if_set("--entrypoint", self.entrypoint),
             *(self.image, *self.command),
@@ -121,6 +123,7 @@ def make_container(job: Job, host: str) -> Container:
         user=job.user,
         entrypoint=job.entrypoint,
         command=job.command,
+        platform=job.platform,
     )
 
 

@@ -11,6 +11,9 @@ from launch.base.process_spec import ProcessSpec
 from launch.base.variables import family_of
 from launch.plan.host_plan import HostPlan
 
+# The version of what the launcher promises to platforms and scripts: docs/stability.md
+CONTRACT = 1
+
 
 def as_json(plan: HostPlan, gpus: Mapping[str, Any] | None = None) -> str:
     """Return the whole plan as one JSON object; on a GPU host, its GPUs too."""
@@ -28,6 +31,7 @@ def as_data(plan: HostPlan) -> dict[str, Any]:
     env = changed_variables(context.env, request.environ)
     names = sorted({name for each in ({"env": env}, *before, *processes) for name in each["env"]})
     return {
+        "contract": CONTRACT,
         "cluster": {
             "source": cluster.source,
             "hosts": cluster.hosts,
@@ -95,7 +99,7 @@ def _variable_lines(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[
 
 def changed_variables(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the launcher sets or changes, sorted by name."""
-    return {name: env[name] for name in sorted(env) if environ.get(name) != env[name]}
+    return dict(sorted(env.items() - environ.items()))
 
 
 def _process_as_data(process: ProcessSpec, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -231,7 +231,7 @@ def _connection_error(where: str, error: Exception, seconds: float) -> RegistryE
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return RegistryError(f"{where}: no TLS: {cause.reason}", "check that a registry with TLS listens there")
     if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
-        return RegistryError(f"{where}: no host has this name", "check the address after --to")
+        return RegistryError(f"{where}: no host has this name", "check the registry's name")
     if refused := PROXY_REFUSES.search(str(cause)):
         return RegistryError(f"{where}: the proxy refuses: {refused[1]}", PROXY_REMEDY)
     if isinstance(cause, TimeoutError):

@@ -39,6 +39,8 @@ MOST_PAGES = 100
 # A download is asked for in pieces: one that fails costs no more than itself.
 PIECE_BYTES = 4 << 20
 TAGS_AT_ONCE = 1000
+# A digest as the image specification writes it. It becomes a part of addresses.
+DIGEST = re.compile(r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[A-Za-z0-9=_-]+")
 DAMAGED = "the registry's copy is damaged: push the image again, or ask who runs the registry"
 MAY_DELETE = (
     "allow deletion in the registry (docker-registry: REGISTRY_STORAGE_DELETE_ENABLED=true), or let its own policy "
@@ -114,7 +116,9 @@ class Repository:
             return None
         if kind not in (*KINDS, *INDEXES):
             raise RegistryError(f"{answer.where}: expected a manifest or an index, found {kind}", NO_REGISTRY)
-        answer.json("a manifest")
+        content = answer.json("a manifest")
+        if not (_is_index(content) if kind in INDEXES else _is_image(content)):
+            raise RegistryError(f"{answer.where}: expected a manifest or an index, found other JSON", NO_REGISTRY)
         return Manifest(answer.body, kind)
 
     def tags(self) -> list[str]:
@@ -168,7 +172,7 @@ class Repository:
             if answer is None:
                 return None
             listed = answer.json("an index").get("manifests")
-            found += [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+            found += [entry for entry in listed if _is_descriptor(entry)] if isinstance(listed, list) else []
             link = NEXT_PAGE.search(answer.headers.get("Link", ""))
             if link is None:
                 return found
@@ -284,13 +288,21 @@ def make_fallback_tag(digest: str) -> str:
 
 
 def _is_image(content: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest says all that is read of it.
-
-    That is a configuration's digest; media type, digest, size of layers.
-    """
+    """Tell whether a manifest says all that is read of it: of the configuration and of each layer what they are."""
     config, layers = content.get("config"), content.get("layers")
-    if not (isinstance(config, dict) and isinstance(config.get("digest"), str) and isinstance(layers, list)):
+    return _is_descriptor(config) and isinstance(layers, list) and all(map(_is_descriptor, layers))
+
+
+def _is_index(content: Mapping[str, Any]) -> bool:
+    """Tell whether an index says of each manifest what it is."""
+    listed = content.get("manifests")
+    return isinstance(listed, list) and all(map(_is_descriptor, listed))
+
+
+def _is_descriptor(found: object) -> bool:
+    """Tell whether something is a descriptor: a media type, a digest, a size; a platform is a mapping."""
+    if not (isinstance(found, dict) and isinstance(found.get("mediaType"), str)):
         return False
-    wanted = {"mediaType": str, "digest": str, "size": int}
-    return all(isinstance(layer, dict) and all(isinstance(layer.get(key), kind) for key, kind in wanted.items())
-               for layer in layers)  # fmt: skip
+    digest, size = found.get("digest"), found.get("size")
+    is_named = isinstance(digest, str) and bool(DIGEST.fullmatch(digest))
+    return is_named and isinstance(size, int) and isinstance(found.get("platform") or {}, dict)

@@ -33,7 +33,7 @@ TORCH: Object = {
     "kind": "TrainingRuntime",
     "metadata": {"name": "torch-distributed", "labels": {"trainer.kubeflow.org/framework": "torch"}},
     "spec": {
-        "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
+        "mlPolicy": {"numNodes": 1, "torch": {}},
         "template": {
             "spec": {
                 "replicatedJobs": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
 import random
@@ -74,10 +75,16 @@ def seeded_modules() -> tuple[Any, Any]:
     return sys.modules.get("numpy"), sys.modules.get("torch")
 
 
+@functools.lru_cache(maxsize=1)
+def _hash_epoch(seed: int, epoch: int) -> Any:
+    return hashlib.blake2b(f"{seed},{epoch},".encode(), digest_size=8, person=b"dlc seed")
+
+
 def seed_all(seed: int, epoch: int, id_: int) -> tuple[Any, Any]:
     """Seed the global generators of Python, and of numpy and torch if they are in use; return these two."""
-    digest = hashlib.blake2b(f"{seed},{epoch},{id_}".encode(), digest_size=8, person=b"dlc seed").digest()
-    seed = int.from_bytes(digest, "little")
+    digest = _hash_epoch(seed, epoch).copy()
+    digest.update(b"%d" % id_)
+    seed = int.from_bytes(digest.digest(), "little")
     random.seed(seed)
     numpy, torch = known = seeded_modules()
     if numpy is not None:

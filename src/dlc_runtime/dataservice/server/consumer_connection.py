@@ -110,9 +110,9 @@ class ConsumerConnection:
                 self._schemas.clear()
             number = self._schemas[packed.schema] = len(self._schemas)
             size = len(packed.schema)
-            header = frames.Frame(frames.SCHEMA, request.epoch, request.id, size, number).packed()
+            header = frames.pack_frame(frames.SCHEMA, *request, size, number)
             parts += [memoryview(header), memoryview(packed.schema)]
-        header = frames.Frame(frames.BATCH, *request, packed.size, number, len(packed.extras)).packed()
+        header = frames.pack_frame(frames.BATCH, *request, packed.size, number, len(packed.extras))
         parts.append(memoryview(header))
         if packed.extras:
             parts.append(memoryview(packed.extras))
@@ -129,7 +129,7 @@ class ConsumerConnection:
     ) -> None:
         """Let it wait, in place of a batch, why there is none."""
         text = failure_message(error, host, worker, indices)
-        header = frames.Frame(frames.ERROR, *request, len(text)).packed()
+        header = frames.pack_frame(frames.ERROR, *request, len(text))
         self._out += memoryview(header), memoryview(text)
         self.waiting_bytes += len(text)
 

@@ -173,7 +173,7 @@ class Worker:
             conn = ConsumerConnection(sock, self.token)
         except (OSError, ProtocolError) as error:
             sock.close()
-            self.table.add_counts(self.config.slot, malformed=int(isinstance(error, ProtocolError)))
+            self.table.add_strangers(self.config.slot, malformed=int(isinstance(error, ProtocolError)))
             return True
         fd = conn.sock.fileno()
         self.connections[fd] = conn
@@ -208,7 +208,7 @@ class Worker:
         self.selector.unregister(fd)
         conn.sock.close()
         if refused or malformed:
-            self.table.add_counts(self.config.slot, refused=refused, malformed=malformed)
+            self.table.add_strangers(self.config.slot, refused=refused, malformed=malformed)
 
     def answer(self, conn: ConsumerConnection) -> None:
         """Answer the oldest request; with it those after it while their batches are small and quickly made."""
@@ -221,6 +221,7 @@ class Worker:
         """Make the batch of the oldest request, or say why there is none; return whether another one may join it."""
         request = conn.requests.popleft()
         indices: list[int] = []
+        made = 0, 0
         begun = time.monotonic()
         self.table.begin_batch(self.config.slot, *request)
         try:
@@ -231,15 +232,15 @@ class Worker:
                     f"a batch of {packed.size} bytes; the bound is {self.most_batch}; make the batch smaller, or raise"
                     " most_batch_bytes of serve and RemoteLoader"
                 )
+            made = 1, packed.size
         except (Exception, SystemExit) as error:
             conn.add_failure(request, error, self.config.host, self.config.slot, indices)
             return False
         finally:
-            self.table.end_batch(self.config.slot)
+            self.table.end_batch(self.config.slot, *made)
         now = time.monotonic()
         self.quick_run = self.quick_run + 1 if now - begun < QUICK_SECONDS else 0
         is_room = conn.waiting_bytes + 2 * packed.size <= MOST_TOGETHER_BYTES
         joins = is_room and now < until and self.quick_run > QUICK_RUN and bool(conn.requests)
         conn.add_batch(request, packed, is_copied=joins)
-        self.table.add_counts(self.config.slot, batches=1, bytes_=packed.size)
         return joins

@@ -12,8 +12,10 @@ from typing import NamedTuple
 _SLOT = struct.Struct("<IIQdQQQQ")
 _WORK = struct.Struct("<IQd")
 _WORK_AT = 4
-_COUNTS = struct.Struct("<QQQQ")
-_COUNTS_AT = 24
+# Work and what was made.
+_END = struct.Struct("<IQdQQ")
+_STRANGERS = struct.Struct("<QQ")
+_STRANGERS_AT = 40
 # Between two looks at the clock.
 LOOK_SECONDS = 0.25
 # So long between two looks, the host stood still.
@@ -54,13 +56,16 @@ class StatusTable:
     def begin_batch(self, slot: int, epoch: int, id_: int) -> None:
         _WORK.pack_into(self._memory, slot * _SLOT.size + _WORK_AT, epoch, id_, time.monotonic())
 
-    def end_batch(self, slot: int) -> None:
-        _WORK.pack_into(self._memory, slot * _SLOT.size + _WORK_AT, 0, 0, 0.0)
+    def end_batch(self, slot: int, batches: int = 0, bytes_: int = 0) -> None:
+        """Enter that it has no work, and what it made."""
+        at = slot * _SLOT.size + _WORK_AT
+        _, _, _, made, sent = _END.unpack_from(self._memory, at)
+        _END.pack_into(self._memory, at, 0, 0, 0.0, made + batches, sent + bytes_)
 
-    def add_counts(self, slot: int, batches: int = 0, bytes_: int = 0, refused: int = 0, malformed: int = 0) -> None:
-        at = slot * _SLOT.size + _COUNTS_AT
-        made, sent, strange, wrong = _COUNTS.unpack_from(self._memory, at)
-        _COUNTS.pack_into(self._memory, at, made + batches, sent + bytes_, strange + refused, wrong + malformed)
+    def add_strangers(self, slot: int, refused: int = 0, malformed: int = 0) -> None:
+        at = slot * _SLOT.size + _STRANGERS_AT
+        strange, wrong = _STRANGERS.unpack_from(self._memory, at)
+        _STRANGERS.pack_into(self._memory, at, strange + refused, wrong + malformed)
 
 
 class HostPauses:

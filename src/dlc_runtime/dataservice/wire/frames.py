@@ -38,7 +38,7 @@ class Frame(NamedTuple):
     extras: int = 0
 
     def packed(self) -> bytes:
-        return _FRAME.pack(_FRAME_MARK, self.kind, 0, self.schema, self.extras, self.epoch, self.id, self.size)
+        return pack_frame(*self)
 
 
 class BatchRequest(NamedTuple):
@@ -47,6 +47,11 @@ class BatchRequest(NamedTuple):
 
     def packed(self) -> bytes:
         return _REQUEST.pack(_REQUEST_MARK, 0, self.epoch, self.id)
+
+
+def pack_frame(kind: int, epoch: int, id_: int, size: int, schema: int = 0, extras: int = 0) -> bytes:
+    """Return a header's bytes."""
+    return _FRAME.pack(_FRAME_MARK, kind, 0, schema, extras, epoch, id_, size)
 
 
 def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:

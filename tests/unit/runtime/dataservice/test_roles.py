@@ -213,13 +213,13 @@ def test_the_table_tells_what_each_worker_does() -> None:
     table = StatusTable(2)
     table.start_worker(1, 4711)
     table.begin_batch(1, 3, 9)
-    table.add_counts(1, batches=1, bytes_=10)
-    table.add_counts(1, malformed=2)
+    table.add_strangers(1, malformed=2)
     busy = table.read(1)
-    assert (busy.pid, busy.epoch, busy.id, busy.batches, busy.bytes, busy.malformed) == (4711, 3, 9, 1, 10, 2)
+    assert (busy.pid, busy.epoch, busy.id, busy.batches, busy.bytes, busy.malformed) == (4711, 3, 9, 0, 0, 2)
     assert busy.since > 0
+    table.end_batch(1, batches=1, bytes_=10)
     table.end_batch(1)
-    assert table.read(1).since == 0
+    assert table.read(1) == (4711, 0, 0, 0.0, 1, 10, 0, 2)
     assert table.read(0).pid == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,10 +206,11 @@ def test_a_host_without_qemu_is_one_error_that_names_the_package(
     monkeypatch.setattr(platforms, "host_platform", lambda: "linux/amd64")
     monkeypatch.setattr(platforms, "runs_here", lambda wanted: runs_here(wanted, tmp_path / "none"))
     engine = Engine(None, "context", "26", containerd_store=True, platform="linux/amd64")
-    for refuse in (
+    refusals: list[Callable[[], None]] = [
         lambda: require_runs_here(ARM), lambda: engine.require_platform(ARM),
         lambda: Builder("far", "remote", ("linux/amd64", ARM)).require_platform(ARM),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for refuse in refusals:
         with pytest.raises(HostError, match=r"^this host: expected linux/arm64, or QEMU") as caught:
             refuse()
         assert caught.value.exit_code == 21

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dlc.build import uv_program, wheels
+from dlc.build.wheels import fits_machine
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.platforms import NOT_ASKED, name_foreign
+from dlc.buildspec.project import list_own_images
 from dlc.cli.list import as_json, describe_planned, note_platforms
+from dlc.cli.shell import make_words
 from dlc.core import labels, platforms
-from dlc.core.checkout import Tree
+from dlc.core.checkout import PROJECT, SourceFile, Tree
 from dlc.core.errors import HostError, LockError, SelectorError, SpecError
 from dlc.core.platforms import ANY_PLATFORM, PLATFORMS, require_runs_here, runs_here, split_suffix
 from dlc.debian import suites
 from dlc.engine.builders import Builder
 from dlc.engine.connection import Engine
+from dlc.jobs.run.containers import make_container
+from dlc.jobs.run.job import Group, Job
 from dlc.plan.plan import make_plan
+from dlc.plan.targets import UV
 from harness.specimen import COMPAT, TENSORFLOW_ID, TORCH_ID, changed, locked, unlocked
 
 ARM = "linux/arm64"
@@ -196,10 +206,11 @@ def test_a_host_without_qemu_is_one_error_that_names_the_package(
     monkeypatch.setattr(platforms, "host_platform", lambda: "linux/amd64")
     monkeypatch.setattr(platforms, "runs_here", lambda wanted: runs_here(wanted, tmp_path / "none"))
     engine = Engine(None, "context", "26", containerd_store=True, platform="linux/amd64")
-    for refuse in (
+    refusals: list[Callable[[], None]] = [
         lambda: require_runs_here(ARM), lambda: engine.require_platform(ARM),
         lambda: Builder("far", "remote", ("linux/amd64", ARM)).require_platform(ARM),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for refuse in refusals:
         with pytest.raises(HostError, match=r"^this host: expected linux/arm64, or QEMU") as caught:
             refuse()
         assert caught.value.exit_code == 21
@@ -210,3 +221,62 @@ def test_a_host_without_qemu_is_one_error_that_names_the_package(
 def test_the_plan_of_both_is_json() -> None:
     found = json.loads(json.dumps(make_plan(locked(of_both()), [ARM_ID]).as_dict()))
     assert {target["platform"] for target in found["targets"]} == {ARM}
+
+
+@pytest.mark.parametrize(
+    ("name", "machines", "fits"),
+    [
+        ("torch-2.9.1-cp311-cp311-manylinux_2_28_aarch64.whl", ["aarch64"], True),
+        ("torch-2.9.1-cp311-cp311-manylinux_2_28_x86_64.whl", ["aarch64"], False),
+        ("torch-2.9.1-cp311-cp311-manylinux_2_28_x86_64.whl", ["aarch64", "x86_64"], True),
+        ("uv-0.13.8-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl", ["x86_64"], False),
+        ("six-1.17.0-py2.py3-none-any.whl", ["aarch64"], True),
+    ],
+)
+def test_a_wheel_of_another_machine_does_not_count(name: str, machines: list[str], fits: bool) -> None:
+    assert fits_machine(Path(name), machines) is fits
+
+
+def test_pip_is_asked_for_wheels_of_the_machine() -> None:
+    text = BOTH + "indexes: {special: {address: 'https://index.example', packages: [tensorflow]}}\n"
+    [arm] = load_variants(of_both(text), [ARM_ID])
+    words = wheels._pip_command(arm.indexed[0], Path("lock"), Path("draft"))
+    asked = {words[place + 1] for place, word in enumerate(words) if word == "--platform"}
+    assert {"manylinux_2_36_aarch64", "manylinux2014_aarch64", "linux_aarch64"} <= asked
+    assert not [word for word in asked if "x86" in word]
+
+
+def test_uv_of_another_platform_is_that_of_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def keep(*words: object) -> Path:
+        asked.extend(words)
+        with zipfile.ZipFile(tmp_path / "uv.whl", "w") as archive:
+            archive.writestr(f"uv-{UV.version}.data/scripts/uv", b"a program")
+        return tmp_path / "uv.whl"
+
+    monkeypatch.setattr(uv_program, "keep_wheel", keep)
+    entry = f"uv=={UV.version} \\\n    --hash=sha256:{'0' * 64}"
+    assert uv_program.fetch_uv(entry, PLATFORMS[ARM], tmp_path) == b"a program"
+    assert asked[0] == ("uv", UV.version)
+    with pytest.raises(LockError, match=r"uv\.txt: expected the hashes of uv .* found those of 0\.1"):
+        uv_program.fetch_uv("uv==0.1 \\\n    --hash=sha256:00", PLATFORMS[ARM], tmp_path)
+
+
+def test_a_project_on_an_image_of_another_platform_is_of_it() -> None:
+    project = f"from: {ARM_ID}\nname: mine\n"
+    tree = locked({**of_both(), PROJECT: SourceFile(project.encode())})
+    [own] = list_own_images(tree)
+    assert own == f"{TENSORFLOW_ID}-mine-arm64"
+    [variant] = load_variants(tree, [own])
+    assert (variant.id, variant.system) == (own, "bookworm-arm64")
+    assert variant.platforms["linux/amd64"] == NOT_ASKED
+
+
+def test_docker_is_told_the_platform_of_an_image_that_is_not_the_engines() -> None:
+    words = make_words("dlc/tensorflow:arm64", Path("/work"), "", "", ["bash"], ARM)
+    assert words[words.index("--platform") + 1] == ARM
+    assert "--platform" not in make_words("dlc/tensorflow:1", Path("/work"), "", "", ["bash"])
+    job = Job(id="one", image="dlc/tensorflow:1", folder=Path("/jobs"), groups=(Group("all", ("algo-1",)),), code=())
+    assert "--platform" not in make_container(job, "algo-1").words()
+    assert f"--platform {ARM}" in " ".join(make_container(replace(job, platform=ARM), "algo-1").words())

@@ -85,8 +85,9 @@ class Choices:
         if trained.refused:
             turns.refuse(trained.refused)
         turns.add(seconds, changed, time.perf_counter() - self._began, step, tf_internals.take_memory_peak)
-        for text in turns.take_news():
+        for text in turns.choosing.news:
             log(f"{trained.name}: {text}")
+        turns.choosing.news.clear()
         if turns.way != EAGER and not trained.compiled_calls:
             random = trained.way in trained.random
             self._record.add_compiled(trained.name, trained.file, trained.line, trained.parameters, random)

@@ -96,8 +96,3 @@ class Turns:
             # A process has ended, or trains otherwise: each that waits for it goes on without XLA.
             self._share = None
             return own._replace(failed=NO_ANSWER)
-
-    def take_news(self) -> list[str]:
-        """Return the lines for the log since the last call."""
-        news, self.choosing.news = self.choosing.news, []
-        return news

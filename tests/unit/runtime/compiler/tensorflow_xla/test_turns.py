@@ -46,8 +46,7 @@ def test_the_first_steps_run_without_xla_and_the_fastest_way_is_taken() -> None:
     assert job.ways[:6] == [EAGER] * 5 + [WHOLE]
     assert set(job.ways[-100:]) == {WHOLE}
     assert job.turns.choosing.candidates[WHOLE].outcome == "taken"
-    assert [news.partition(":")[0] for news in job.turns.take_news()][:2] == [WHOLE, CLUSTERS]
-    assert job.turns.take_news() == []
+    assert [news.partition(":")[0] for news in job.turns.choosing.news][:2] == [WHOLE, CLUSTERS]
 
 
 def test_a_function_that_xla_makes_slower_goes_back_within_the_stated_steps() -> None:

@@ -37,6 +37,9 @@ from harness.registry import PASSWORD, USER, Registry
 
 pytestmark = pytest.mark.integration
 NAME = "dlc-second"
+# A bridge of its own: an engine that is to have none removes docker0, and with it the network of the engine beside it.
+BRIDGE = "dlc-second"
+BRIDGE_ADDRESS = "10.213.72.1/24"
 HANG_SECONDS = 300.0
 # A step that costs something, and above it a file that changes: so the launcher lies above the packages.
 RECIPE = """\
@@ -58,14 +61,14 @@ class Far:
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def start(self) -> None:
-        """Start dockerd beside the engine that may run: without a bridge and rules of a firewall they do not meet."""
+        """Start dockerd beside the engine that may run: its bridge is its own, and it writes no rules of a firewall."""
         self.engine.folder.mkdir(exist_ok=True)
         config = self.engine.folder / "daemon.json"
         config.write_text(json.dumps({"features": {"containerd-snapshotter": True}}))
         paths = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "docker.pid"}
         words = [word for option, name in paths.items() for word in (option, str(self.engine.folder / name))]
         words += ["--host", self.engine.address, "--config-file", str(config)]
-        words += ["--bridge", "none", "--iptables=false", "--ip6tables=false"]
+        words += ["--bridge", BRIDGE, "--iptables=false", "--ip6tables=false"]
         with self.engine.log.open("ab") as log:
             self.process = subprocess.Popen(["dockerd", *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + HANG_SECONDS
@@ -127,12 +130,21 @@ def far(engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         monkeypatch.delenv(name, raising=False)
     argv = ["docker", "context", "create", NAME, "--docker", f"host={found.engine.address}"]
     subprocess.run(argv, check=True, capture_output=True, timeout=HANG_SECONDS)
-    found.start()
-    yield found
-    registry.kill()
-    argv = [sys.executable, "-m", "dlc", "engine", "remove", "--yes", "--force"]
-    subprocess.run(argv, check=True, capture_output=True, timeout=HANG_SECONDS)
-    shutil.rmtree(folder, ignore_errors=True)
+    ip("link", "add", BRIDGE, "type", "bridge")
+    try:
+        ip("address", "add", BRIDGE_ADDRESS, "dev", BRIDGE)
+        found.start()
+        yield found
+    finally:
+        registry.kill()
+        argv = [sys.executable, "-m", "dlc", "engine", "remove", "--yes", "--force"]
+        subprocess.run(argv, check=True, capture_output=True, timeout=HANG_SECONDS)
+        ip("link", "delete", BRIDGE)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=HANG_SECONDS)
 
 
 def steps(log: str) -> dict[str, bool]:

@@ -38,8 +38,8 @@ from harness.registry import PASSWORD, USER, Registry
 pytestmark = pytest.mark.integration
 NAME = "dlc-second"
 # A bridge of its own: an engine that is to have none removes docker0, and with it the network of the engine beside it.
-BRIDGE = "dlc-second"
-BRIDGE_ADDRESS = "10.213.72.1/24"
+BRIDGE = f"dlc-{os.getpid()}"
+BRIDGE_ADDRESS = f"10.213.{72 + os.getpid() % 100}.1/24"
 HANG_SECONDS = 300.0
 # A step that costs something, and above it a file that changes: so the launcher lies above the packages.
 RECIPE = """\
@@ -139,6 +139,8 @@ def far(engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         registry.kill()
         argv = [sys.executable, "-m", "dlc", "engine", "remove", "--yes", "--force"]
         subprocess.run(argv, check=True, capture_output=True, timeout=HANG_SECONDS)
+        if found.process:
+            found.process.wait(HANG_SECONDS)
         ip("link", "delete", BRIDGE)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -96,7 +96,7 @@ def build_and_push(
     with scratch_folder("dlc-metadata-") as folder:
         path = folder / "metadata.json"
         words = (*name_builder(builder.name), "--metadata-file", str(path))
-        run_bake(json.dumps(content, indent=1), make_client(), log, on_step, on_running, words)
+        run_bake(json.dumps(content, indent=1), make_client(builder), log, on_step, on_running, words)
         said = path.read_text() if path.exists() else ""
     return {image: read_digest(said, image) for image in plan.selected}
 

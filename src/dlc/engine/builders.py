@@ -54,9 +54,13 @@ class Builder:
             )
 
 
-def make_client() -> Engine:
-    """Return the docker client alone: nothing but its plug-in buildx is asked."""
-    return Engine(None, NO_ENGINE, "", containerd_store=True)
+def make_client(builder: Builder | None = None) -> Engine:
+    """Return the docker client alone: nothing but its plug-in buildx is asked.
+
+    buildx uses an engine's BuildKit only from within the engine's context.
+    """
+    context = builder.name if builder and builder.is_engine else ""
+    return Engine(None, NO_ENGINE, "", containerd_store=True, context=context)
 
 
 def find_builder(name: str) -> Builder:

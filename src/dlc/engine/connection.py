@@ -51,11 +51,13 @@ class Engine:
     memory: int = 0
     # False only if the engine says so.
     offers_gpus: bool = True
+    # The docker context that it is reached by, if that is not the client's own.
+    context: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
         """Return what a docker client needs in its environment to reach this engine."""
-        return docker_client.client_environment(self.address)
+        return docker_client.client_environment(self.address, self.context)
 
     def docker(
         self,

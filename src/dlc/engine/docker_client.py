@@ -31,8 +31,13 @@ def missing_error() -> EngineError:
     )
 
 
-def client_environment(address: str | None) -> dict[str, str]:
-    """Return the variables by which the client reaches the engine at `address`; None is the client's own context."""
+def client_environment(address: str | None, context: str = "") -> dict[str, str]:
+    """Return the variables by which the client reaches the engine at `address`, or that of a context.
+
+    Without both it is that of the client's own context.
+    """
+    if context:
+        return {"DOCKER_HOST": "", "DOCKER_CONTEXT": context}
     return {"DOCKER_HOST": address} if address else {}
 
 

@@ -150,14 +150,15 @@ def ip(*words: str) -> None:
 
 
 def steps(log: str) -> dict[str, bool]:
-    """Whether each step of the Dockerfile was cached."""
-    numbers = {}
+    """Whether each step of the Dockerfile was taken from a cache: one whose layer comes from afar is extracted."""
+    numbers, cached = {}, set()
     for line in log.splitlines():
         number, _, rest = line.partition(" ")
         if rest.startswith("["):
             numbers[number] = rest.partition("] ")[2]
-    ends = {line.partition(" ")[0]: line.endswith(" CACHED") for line in log.splitlines() if line.endswith("CACHED")}
-    return {command: ends.get(number, False) for number, command in numbers.items()}
+        elif rest == "CACHED" or rest.startswith("extracting sha256:"):
+            cached.add(number)
+    return {command: number in cached for number, command in numbers.items()}
 
 
 def cache(far: Far) -> Caches:

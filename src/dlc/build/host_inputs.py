@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from uv import find_uv_bin
 
-from dlc.build import download, uv_program, wheels
+from dlc.build import download, wheels
 from dlc.build.bake_file import HostInputs
 from dlc.buildspec.lockfile import without_headers
 from dlc.core.atomic_files import draft_folder, hold_lock
@@ -67,7 +67,7 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
         return rootfs.keep_rootfs(made, suite, cache) if kind == "tools-" else made
     base, platform = split_suffix(name)
     if base == "uv" and platform.suffix:
-        program = uv_program.fetch_uv(read_text(tree, uv_program.UV_LOCK), platform, cache)
+        program = wheels.fetch_uv(read_text(tree, wheels.UV_LOCK), platform, cache)
         return snapshot({"uv": SourceFile(program, executable=True)}, cache)
     makers = {"uv": _copy_uv, "ca": _copy_authorities, "nothing": _make_empty_folder}
     return makers[name](cache) if name in makers else wheels.make_wheels_folder(plan, tree, cache)

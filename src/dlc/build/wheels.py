@@ -12,6 +12,7 @@ import re
 import shutil
 import stat
 import sys
+import zipfile
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,10 +37,11 @@ from dlc.core.environment import (
     wheel_folder,
 )
 from dlc.core.errors import DlcError, LockError, PackageIndexError
-from dlc.core.platforms import MACHINES, PLATFORMS
+from dlc.core.platforms import MACHINES, PLATFORMS, Platform
 from dlc.core.process import run_program
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
+from dlc.plan.targets import UV
 
 FETCH_SECONDS = 3600.0
 NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
@@ -53,6 +55,9 @@ EXCEPTION = "ERROR: Exception:"
 WORDS = (5, 6)
 # A hash as a lock has it.
 HASH = re.compile(r"sha256:([0-9a-f]{64})")
+UV_LOCK = "docker/export/prepare/uv.txt"
+# What uv's wheel is for: any Python, and a C library that every suite has.
+UV_PYTHON, UV_GLIBC = "3.11", "2.28"
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
@@ -201,6 +206,27 @@ def keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: 
             wheel.chmod(MODE)
             wheel.replace(kept / wheel.name)
     return next(iter(sorted(kept.glob("*.whl"))))
+
+
+def fetch_uv(lock: str, platform: Platform, cache: Path) -> bytes:
+    """Return the program uv for another platform, of the version that this host has; `lock` is the text of UV_LOCK.
+
+    Its wheel is kept in the cache and checked there. Raises LockError for another version than the recorded one, and
+    if no index has the wheel; PackageIndexError if an index does not answer.
+    """
+    pin = ("uv", UV.version)
+    entries = parse_entries(lock)
+    if pin not in entries:
+        found = ", ".join(version for _, version in entries) or "none"
+        raise LockError(
+            f"{UV_LOCK}: expected the hashes of uv {UV.version}, which is installed, found those of {found}",
+            f"pip install uv=={found}, or scripts/lock-tool.sh in a checkout",
+        )
+    # Without an address: pip's own default index.
+    index = IndexedPackages("default", "", ("uv",), UV_PYTHON, UV_GLIBC, platform.machine)
+    wheel = keep_wheel(pin, entries[pin], index, cache)
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(f"uv-{UV.version}.data/scripts/uv")
 
 
 def _fetch_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import uv_program, wheels
+from dlc.build import wheels
 from dlc.build.wheels import fits_machine
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.matrix import load_variants
@@ -255,12 +255,12 @@ def test_uv_of_another_platform_is_that_of_this_host(tmp_path: Path, monkeypatch
             archive.writestr(f"uv-{UV.version}.data/scripts/uv", b"a program")
         return tmp_path / "uv.whl"
 
-    monkeypatch.setattr(uv_program, "keep_wheel", keep)
+    monkeypatch.setattr(wheels, "keep_wheel", keep)
     entry = f"uv=={UV.version} \\\n    --hash=sha256:{'0' * 64}"
-    assert uv_program.fetch_uv(entry, PLATFORMS[ARM], tmp_path) == b"a program"
+    assert wheels.fetch_uv(entry, PLATFORMS[ARM], tmp_path) == b"a program"
     assert asked[0] == ("uv", UV.version)
     with pytest.raises(LockError, match=r"uv\.txt: expected the hashes of uv .* found those of 0\.1"):
-        uv_program.fetch_uv("uv==0.1 \\\n    --hash=sha256:00", PLATFORMS[ARM], tmp_path)
+        wheels.fetch_uv("uv==0.1 \\\n    --hash=sha256:00", PLATFORMS[ARM], tmp_path)
 
 
 def test_a_project_on_an_image_of_another_platform_is_of_it() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dlc.build.export.bake import BAKE_FILE, render_bake
 from dlc.build.export.dockerfile import LOCKS, find_stage_name, is_of_packages, list_indexed, render_dockerfile
-from dlc.build.uv_program import UV_LOCK
+from dlc.build.wheels import UV_LOCK
 from dlc.buildspec.lockfile import parse_versions, without_headers
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree, files_below, read_text

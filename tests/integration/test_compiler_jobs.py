@@ -107,10 +107,9 @@ def test_ddp_over_two_hosts_trains_the_same_model_compiled(image: Image, tmp_pat
             assert report["fallbacks"] == []
 
 
+@pytest.mark.long
 @pytest.mark.when(framework="pytorch", version=">=2.2")
-@pytest.mark.parametrize(
-    "strategy", [pytest.param(GLOO, id="gloo"), pytest.param(MPI, id="mpi", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("strategy", [GLOO, MPI], ids=["gloo", "mpi"])
 def test_horovod_over_two_hosts_trains_the_same_model_compiled(
     image: Image, tmp_path: Path, strategy: dict[str, object]
 ) -> None:

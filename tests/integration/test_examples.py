@@ -75,6 +75,7 @@ def test_digits_are_prepared_on_two_other_hosts_each_once(image: Image, tmp_path
     assert "algo-1 0, algo-2 0, algo-3 0" in job.output
 
 
+@pytest.mark.long
 @pytest.mark.when(framework="tensorflow", version=">=2.19")
 def test_images_are_augmented_on_the_host_that_trains(image: Image, tmp_path: Path) -> None:
     job = run(image, tmp_path, words_of("examples/heterogeneous/tensorflow/train.py", without="--group"))
@@ -132,7 +133,10 @@ def test_gpt_under_the_trainer_is_compiled(image: Image, tmp_path: Path) -> None
 
 
 @pytest.mark.when(framework="tensorflow", version=">=2.19")
-@pytest.mark.parametrize(("script", "kind"), [("tensorflow_fit.py", "bert"), ("tensorflow_loop.py", "gpt")])
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [("tensorflow_fit.py", "bert"), pytest.param("tensorflow_loop.py", "gpt", marks=pytest.mark.long)],
+)
 def test_models_of_transformers_are_compiled(image: Image, tmp_path: Path, script: str, kind: str) -> None:
     job = run(image, tmp_path, words_of(script, f"model={kind}", ENABLED))
     report = json.loads((job.results / "output/compiler/report.json").read_text())

@@ -31,7 +31,7 @@ def given_to(uid: int, folder: Path) -> None:
 
 
 @pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
-@pytest.mark.parametrize("user", [UID, 0])
+@pytest.mark.parametrize("user", [UID, pytest.param(0, marks=pytest.mark.long)])
 def test_it_trains_where_only_opt_ml_and_tmp_can_be_written(image: Image, tmp_path: Path, user: int) -> None:
     script = find_root() / "examples" / image.framework / "train.py"
     opt_ml = lay_out(tmp_path / "ml", script, hyperparameters={"compile": user != 0, "epochs": 15})

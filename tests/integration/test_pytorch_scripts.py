@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch", ver
 NEWER = pytest.mark.when(framework="pytorch", version=">=2.6")
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 HOROVOD = {"sagemaker_horovod_enabled": True}
+# Most of what one host shows, two hosts show as well.
+ALONE = pytest.param(1, marks=pytest.mark.long)
 
 
 def script_job(image: Image, folder: Path, entry_point: str, hosts: int = 1, **options: Any) -> Job:
@@ -27,7 +29,7 @@ def script_job(image: Image, folder: Path, entry_point: str, hosts: int = 1, **o
     return user_scripts.script_job(image, folder, entry_point, hosts, **options)
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [ALONE, 2])
 def test_trainer_learns_to_classify_texts(image: Image, tmp_path: Path, hosts: int) -> None:
     settings = {"epochs": 4, "train_batch_size": 16, "model_name": "bert 'tiny', \"uncased\"", "learning_rate": 2e-3}
     with script_job(image, tmp_path, "text_classification.py", hosts, hyperparameters=settings) as job:
@@ -51,7 +53,7 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [ALONE, 2])
 def test_a_language_model_trains_from_settings_that_hfargumentparser_reads(
     image: Image, tmp_path: Path, texts: Path, hosts: int
 ) -> None:
@@ -104,7 +106,7 @@ def test_masked_words_are_learnt_by_two_hosts_as_one(image: Image, tmp_path: Pat
         assert {rank["steps"] for rank in ranks} == {10}
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [ALONE, 2])
 def test_a_loop_under_accelerate_learns_digits(image: Image, tmp_path: Path, hosts: int) -> None:
     with script_job(image, tmp_path, "accelerate_loop.py", hosts, hyperparameters={"b": 16, "epochs": 6}) as job:
         ranks = ends_as_one(job)

@@ -26,14 +26,9 @@ def test_the_largest_batch_of_a_torch_script_fits_under_the_limit(image: Image, 
     the_largest_batch_fits(image, tmp_path, "wide_torch.py")
 
 
-@pytest.mark.when(framework="tensorflow", version=">=2.19")
-def test_the_largest_batch_of_a_keras_script_fits_under_the_limit(image: Image, tmp_path: Path) -> None:
-    the_largest_batch_fits(image, tmp_path, "wide_keras.py")
-
-
 @pytest.mark.long
-@pytest.mark.when(framework="tensorflow", version="<2.19")
-def test_the_largest_batch_of_an_older_keras_script_fits_under_the_limit(image: Image, tmp_path: Path) -> None:
+@pytest.mark.when(framework="tensorflow")
+def test_the_largest_batch_of_a_keras_script_fits_under_the_limit(image: Image, tmp_path: Path) -> None:
     the_largest_batch_fits(image, tmp_path, "wide_keras.py")
 
 

@@ -21,6 +21,7 @@ PURPOSE = "tally"
 # Whose counts are kept.
 MOST_EPOCHS = 256
 WITHIN_SECONDS = 5.0
+AGAIN_SECONDS = 0.05
 
 
 class Tally(threading.Thread):
@@ -96,14 +97,21 @@ class Tally(threading.Thread):
 
 def report_count(address: tuple[str, int], epoch: str, process: str, count: int) -> tuple[int, int]:
     """Return how many processes are through with the epoch, and what they took. Raises OSError and RefusedError."""
-    try:
-        return _report(address, (epoch, process, count))
-    except NotOfThisJobError as error:
-        raise RefusedError(f"what listens there: {error}") from error
-
-
-def _report(address: tuple[str, int], told: tuple[str, str, int]) -> tuple[int, int]:
     deadline = time.monotonic() + WITHIN_SECONDS
+    while True:
+        try:
+            return _report(address, (epoch, process, count), deadline)
+        except NotOfThisJobError as error:
+            raise RefusedError(f"what listens there: {error}") from error
+        except (ConnectionResetError, BrokenPipeError):
+            # Strangers behind this process's own address can take its seat before it has proved itself. A count that
+            # is told twice is counted once.
+            if time.monotonic() + AGAIN_SECONDS > deadline:
+                raise
+            time.sleep(AGAIN_SECONDS)
+
+
+def _report(address: tuple[str, int], told: tuple[str, str, int], deadline: float) -> tuple[int, int]:
     with socket.create_connection(address, WITHIN_SECONDS) as sock:
         channel = Channel(sock, data_key(os.environ), PURPOSE, is_server=False)
         channel.send(told)

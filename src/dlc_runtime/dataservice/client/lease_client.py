@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from dlc_channel.channel import Channel
     from dlc_runtime.dataservice.client.prefetcher import Prefetcher
 
 BEAT_SECONDS = 1.0
 TICK_SECONDS = 0.25
+MOST_CONNECT_SECONDS = 10.0
 # In a longer tick this process stood still.
 MOST_TICK_SECONDS = 1.0
 
@@ -38,7 +40,7 @@ class LeaseClient:
     ) -> None:
         self.prefetcher, self.rank, self.valid_seconds = prefetcher, rank, lost_after * 2 / 3
         self.address, self.patience = address, patience
-        self._channel = open_channel(connect(address, patience), token, is_server=False)
+        self._channel = join(address, token, patience)
         self._lock = threading.RLock()
         # Of the lease server: how many iterations this rank has begun.
         self.round = 0
@@ -156,20 +158,44 @@ class LeaseClient:
             self.prefetcher.fail(ConsumerLostError(gone))
 
 
-def connect(address: tuple[str, int], patience: float) -> socket.socket:
-    """Connect to rank 0, which may start later. Raises ConsumerLostError after `patience` seconds."""
+def join(address: tuple[str, int], token: bytes, patience: float) -> Channel:
+    """Connect to rank 0, which may start later, until both sides have proved themselves.
+
+    Strangers behind this host's own address can take the seat of a connection that has not: then it is made again.
+    Raises ConsumerLostError after `patience` seconds, and at once if what answers is not of this job.
+    """
     deadline = time.monotonic() + patience
+    where = f"training rank 0, which keeps the leases at {address[0]}:{address[1]},"
     while True:
         try:
-            sock = socket.create_connection(address, timeout=min(patience, 10.0))
-            break
+            return _open(address, token, deadline)
+        except NotOfThisJobError as error:
+            raise ConsumerLostError(f"{where} is not of this job ({error})") from error
         except OSError as error:
             if time.monotonic() >= deadline:
-                where = f"{address[0]}:{address[1]}"
                 raise ConsumerLostError(
-                    f"training rank 0, which keeps the leases, does not answer at {where} ({error}); name it with"
-                    " leases= of RemoteLoader"
+                    f"{where} does not answer ({error}); name it with leases= of RemoteLoader"
                 ) from error
             time.sleep(TICK_SECONDS)
+
+
+def _open(address: tuple[str, int], token: bytes, deadline: float) -> Channel:
+    sock = socket.create_connection(
+        address, timeout=min(max(TICK_SECONDS, deadline - time.monotonic()), MOST_CONNECT_SECONDS)
+    )
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    channel = open_channel(sock, token, is_server=False)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(channel.socket, selectors.EVENT_READ)
+            while not channel.is_open:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError("it listens, and proves nothing")
+                if selector.select(TICK_SECONDS):
+                    # Rank 0 says nothing before it is asked
+                    channel.receive()
+                channel.flush()
+    except BaseException:
+        channel.socket.close()
+        raise
+    return channel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -128,8 +129,11 @@ def engine() -> None:
 
 
 @pytest.fixture(scope="session")
-def image(engine: None, request: pytest.FixtureRequest) -> object:
+def image(engine: None, request: pytest.FixtureRequest) -> Iterator[object]:
     """The built image (harness.images.Image) that this case is about."""
+    from harness.engine import on_platform
     from harness.images import built_image
 
-    return built_image(request.param)
+    found = built_image(request.param)
+    with on_platform(found.variant.settings.platform):
+        yield found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import testinfra  # type: ignore[import-untyped]  # it has no annotations
 
-from harness.engine import RUN_LABEL, docker
+from harness.engine import RUN_LABEL, docker, stretch
 
 LIFETIME_SECONDS = 3600  # a container that a killed test run leaves behind ends by itself
 
@@ -29,7 +29,7 @@ class Container:
 
     def try_to(self, *argv: str, seconds: int = 180) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a command; 124 when it took longer than `seconds`."""
-        done = self.host.run(shlex.join(["timeout", str(seconds), *argv]))
+        done = self.host.run(shlex.join(["timeout", str(stretch(seconds)), *argv]))
         return done.rc, done.stdout, done.stderr
 
     def python(self, code: str, *argv: str, seconds: int = 180) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
+from dlc.core.environment import host_platform
 from dlc.core.process import Completed, run_program
 from dlc.engine import connection
 from harness.reaper import LABEL, RUN_VARIABLE
@@ -18,6 +21,10 @@ CALM = {
 CALM_OPTIONS = tuple(word for name, value in CALM.items() for word in ("--env", f"{name}={value}"))
 HANG_BOUND = 300.0  # seconds; only a hang takes that long, on a busy engine too
 RUN_LABEL = f"{LABEL}={os.environ.get(RUN_VARIABLE, '')}"
+# The docker client's own variable.
+PLATFORM = "DOCKER_DEFAULT_PLATFORM"
+# How many times as long an emulator may take.
+EMULATION = 6
 
 
 @lru_cache(maxsize=1)
@@ -36,9 +43,26 @@ def connect() -> connection.Engine:
     return engine
 
 
+@contextmanager
+def on_platform(platform: str) -> Iterator[None]:
+    """Let `docker run` know whose images these are: of an image without a platform named it warns on stderr."""
+    before = os.environ.pop(PLATFORM, None)
+    os.environ |= {PLATFORM: platform} if platform != host_platform() else {}
+    try:
+        yield
+    finally:
+        os.environ.pop(PLATFORM, None)
+        os.environ |= {PLATFORM: before} if before else {}
+
+
+def stretch(seconds: float) -> float:
+    """Return the bound for a program of the images under test: longer if an emulator runs it."""
+    return seconds * EMULATION if PLATFORM in os.environ else seconds
+
+
 def docker(*argv: str, seconds: float = HANG_BOUND, check: bool = True) -> Completed:
     """Run the docker client; ProcessError when it fails (unless `check` is false) or takes over `seconds`."""
-    return run_program(["docker", *argv], env=connect().environment, timeout=seconds, check=check)
+    return run_program(["docker", *argv], env=connect().environment, timeout=stretch(seconds), check=check)
 
 
 def run_once(image: str, *argv: str, options: tuple[str, ...] = (), seconds: float = HANG_BOUND) -> Completed:

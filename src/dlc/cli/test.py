@@ -17,7 +17,7 @@ from dlc.cli.arguments import add_platform, fill_globs, say_progress
 from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
 from dlc.core.digests import hash_file
-from dlc.core.environment import cache_folder
+from dlc.core.environment import cache_folder, host_platform
 from dlc.core.errors import ImageTestError, PackageIndexError, UsageError
 from dlc.core.process import run_program, stream_program
 from dlc.engine import images
@@ -31,6 +31,8 @@ CONTAINER, JOBS = "tests/container", "tests/integration"
 # What the tests import, and the versions of the checkout that the wheel was made from.
 PYTEST, VERSIONS = ("pytest", "pytest-testinfra", "pytest-timeout", "pytest-xdist"), "requirements-dev.lock"
 INSTALL_SECONDS = 600.0
+# Bound of a test whose image an emulator runs.
+EMULATED_SECONDS = 5400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     fill_globs(args, tree)
     # A selector that matches nothing is an error before anything runs.
-    refs = {variant.ref: variant.id for variant in load_variants(tree, args.globs, platform=args.platform)}
+    variants = load_variants(tree, args.globs, platform=args.platform)
+    refs = {variant.ref: variant.id for variant in variants}
     folders = [CONTAINER, JOBS] if args.all else [CONTAINER]
     for folder in folders:
         if not (root / folder).is_dir():
@@ -59,10 +62,9 @@ def run(args: argparse.Namespace) -> int:
     found = _find_pytest(root)
     engine = connect()
     pull_pushed(engine, refs)
-    # More at once than cores: jobs wait for each other more than they compute.
-    beside_each_other = ["-n", str(3 * (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *beside_each_other]
-    argv += [*(str(root / folder) for folder in folders), "-m", "image", *(f"--image={glob}" for glob in args.globs)]
+    emulated = any(variant.platform.name != host_platform() for variant in variants)
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *_run_side_by_side(emulated)]
+    argv += [*(str(root / folder) for folder in folders), "-m", "image", *(f"--image={id_}" for id_ in refs.values())]
     digests = {image.digest: refs[ref] for ref, image in images.find_images(engine, refs).items()}
     with scratch_folder("dlc-test-") as place:
         report = place / "report.xml"
@@ -78,6 +80,13 @@ def run(args: argparse.Namespace) -> int:
     if code:
         raise ImageTestError(f"{', '.join(args.globs)}: the tests did not pass (pytest's exit code {code})")
     return 0
+
+
+def _run_side_by_side(emulated: bool) -> list[str]:
+    """Return pytest's options: more at once than cores, for jobs wait more than they compute. An emulator computes."""
+    cores = os.cpu_count() or 1
+    bound = ["-o", f"timeout={EMULATED_SECONDS}"] if emulated else []
+    return ["-n", str(cores if emulated else 3 * cores), "--dist", "loadfile", "--no-loadscope-reorder", *bound]
 
 
 def _keep_results(report: Path, digests: Mapping[str, str]) -> None:

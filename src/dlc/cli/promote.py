@@ -13,7 +13,7 @@ from pathlib import Path
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.selection import find_image
-from dlc.cli.arguments import add_json, add_set, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, add_set, parse_path, print_json, print_text, say_progress
 from dlc.cli.verify import compute_key
 from dlc.core import environment, labels
 from dlc.core.checkout import Tree, read_workspace
@@ -59,8 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     for option, what in (("--from", "where it was pushed to"), ("--to", "where it is copied to")):
         parser.add_argument(option, required=True, metavar="REGISTRY/REPO|ecr", dest=option[2:] + "_", help=what)
-    parser.add_argument("--key", type=Path, metavar="FILE", help="public key of who has to have signed (PEM)")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="what else dlc verify would ask (docs/proof.md)")
+    parser.add_argument("--key", type=parse_path, metavar="FILE", help="public key of who has to have signed (PEM)")
+    parser.add_argument(
+        "--policy", type=parse_path, metavar="FILE", help="what else dlc verify would ask (docs/proof.md)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="check its scan and tests, and copy nothing")
     add_set(parser)
     add_json(parser)

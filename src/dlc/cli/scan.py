@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
@@ -31,7 +31,9 @@ STATES = {"open": "bad", "expired": "bad", "excepted": "note", "unused": "note"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, --vex, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
-    parser.add_argument("--vex", type=Path, metavar="FILE", help="write what exceptions say as OpenVEX to this file")
+    parser.add_argument(
+        "--vex", type=parse_path, metavar="FILE", help="write what exceptions say as OpenVEX to this file"
+    )
     add_json(parser)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_platform, fill_globs, say_progress
+from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress
 from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
 from dlc.core.digests import hash_file
@@ -35,13 +35,9 @@ INSTALL_SECONDS = 600.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add GLOB, --platform, --junitxml, --all."""
-    parser.add_argument(
-        "globs", nargs="*", metavar="GLOB", help="which images, as in 'tensorflow-*'; none: the project's image"
-    )
-    add_platform(parser)
-    parser.add_argument("--junitxml", type=Path, metavar="FILE", help="also write the results here, as JUnit XML")
+    add_globs(parser, at_least_one=True)
+    parser.add_argument("--junitxml", type=parse_path, metavar="FILE", help="also write the results here, as JUnit XML")
     parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
-    parser.set_defaults(verb_that_selects=parser.prog)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,10 +7,9 @@ import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
 from dlc.core import environment
 from dlc.core.checkout import Tree, read_workspace
 from dlc.core.labels import ID
@@ -38,8 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "reference", metavar="REGISTRY/REPO:TAG", help="an image in a registry, or REGISTRY/REPO@DIGEST"
     )
-    parser.add_argument("--key", type=Path, metavar="FILE", help="public key of who may sign (PEM, as cosign.pub)")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="who may sign, what is asked (docs/proof.md)")
+    parser.add_argument(
+        "--key", type=parse_path, metavar="FILE", help="public key of who may sign (PEM, as cosign.pub)"
+    )
+    parser.add_argument("--policy", type=parse_path, metavar="FILE", help="who may sign, what is asked (docs/proof.md)")
     add_json(parser)
 
 

@@ -23,9 +23,9 @@ from dlc.images.proof.results import make_scan_predicate, make_test_predicate
 from dlc.images.proof.signing import KeyHand, attach_proof
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate
 from dlc.images.proof.tested import make_record
-from dlc.images.push.layers import CONFIG, LAYER, make_manifest
+from dlc.images.push.layers import LAYER
 from dlc.images.push.referrers import attach_bill, put_blob
-from dlc.images.push.registry.repository import Manifest, Repository, make_digest
+from dlc.images.push.registry.repository import CONFIG, Manifest, Repository, make_digest, make_manifest
 from dlc.plan.plan import make_plan
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.specimen import TORCH_ID, specimen

@@ -18,18 +18,18 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, say_progress, warn_of_end
 from dlc.cli.lock import lock_new_project
-from dlc.cli.push_families import find_families, move_family_tags, put_foreign_first
+from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.core import environment, labels
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.engine.builders import Builder, find_builder, make_client
 from dlc.engine.pushed import Record, write_record
-from dlc.images.push import from_builder
-from dlc.images.push.platform_index import Family
-from dlc.images.push.push import make_tags
+from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Repository
+from dlc.images.push.tags import make_tags
+from dlc.images.push.verify import find_planned, verify_planned
 from dlc.plan.plan import Plan, plan_variants
 
 
@@ -123,7 +123,7 @@ def _find_there(plan: Plan, goals: Mapping[str, Goal]) -> dict[str, str]:
     """Return the digests of the images that the registry has under their content tag."""
     found = {}
     for image, goal in goals.items():
-        if there := from_builder.find_built(goal.repository, goal.tags[0], plan.target(image)):
+        if there := find_planned(goal.repository, goal.tags[0], plan.target(image)):
             found[image] = there.digest
     return found
 
@@ -146,12 +146,11 @@ def _run(
 def _publish(plan: Plan, goals: Mapping[str, Goal], digests: Mapping[str, str], families: Mapping[str, Family]) -> None:
     """Verify every image, then move the tags of all: one that is wrong leaves all tags where they are."""
     images = {
-        image: from_builder.verify_built(goals[image].repository, digest, plan.target(image))
-        for image, digest in digests.items()
+        image: verify_planned(goals[image].repository, digest, plan.target(image)) for image, digest in digests.items()
     }
     for image in sorted(images, key=put_foreign_first) if families else images:
         goal, target, manifest = goals[image], plan.target(image), images[image]
-        move_family_tags(goal.repository, image, manifest, goal.tags, families.get(image))
+        move_tags(goal.repository, image, manifest, goal.tags, families.get(image), say_progress)
         write_record(Record(target.tags[0], f"{goal.name}@{manifest.digest}", target.key))
 
 

@@ -24,9 +24,9 @@ from dlc.images.proof.policy import Policy
 from dlc.images.proof.requirement import Anybody, find_signers, judge_images, require_proven
 from dlc.images.push import promote
 from dlc.images.push.promote import Promoted, RequireProofs
-from dlc.images.push.push import make_tags
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
 
 HELP = "copy an image by its digest to another registry, if its scan and its tests have passed"

@@ -21,9 +21,9 @@ from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.images.inspection import reproducible
 from dlc.images.inspection.archive import Archive, Layer
-from dlc.images.push.layers import CONFIG, LAYER, make_manifest
+from dlc.images.push.layers import LAYER
 from dlc.images.push.referrers import put_blob
-from dlc.images.push.registry.repository import Manifest, make_digest
+from dlc.images.push.registry.repository import CONFIG, Manifest, make_digest, make_manifest
 from harness.registry import Registry
 from harness.signed_image import SignedImage, push_plain
 from harness.specimen import TORCH_ID, changed, specimen

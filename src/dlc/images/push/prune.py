@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from dlc.build.on_builder import UNVERIFIED
 from dlc.core.errors import RegistryError
 from dlc.core.labels import CREATED, KEY
 from dlc.images.push.promote import read_labels
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
+from dlc.images.push.tags import OF_CONTENT, OF_DAY
 
 Say = Callable[[str], None]
-# Of a tag that `make_tags` made: what is before the content key, or before the day.
-OF_CONTENT = re.compile(r"(.+)-([0-9a-f]{12})")
-OF_DAY = re.compile(r"(.+)-(\d{8})")
-# What a builder pushed and nobody has verified yet; `dlc build --push` moves on from it.
-UNVERIFIED = "-unverified"
 # Tags of documents: the index of referrers, and cosign's signatures and attestations.
 OF_DOCUMENT = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
 

@@ -23,7 +23,8 @@ from dlc.core.process import run_program, stream_program
 from dlc.engine import images
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
-from dlc.images.proof.tested import make_record, read_report, write_record
+from dlc.images.inspection.junit import read_report
+from dlc.images.proof.tested import make_record, write_record
 
 HELP = "run tests/container on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
@@ -82,9 +83,9 @@ def _keep_results(report: Path, digests: Mapping[str, str]) -> None:
         return
     found = read_report(report.read_text(), digests.values())
     for digest, identifier in digests.items():
-        passed, failed = found[identifier]
-        if passed or failed:
-            write_record(cache_folder(), make_record(digest, passed, failed, datetime.now(UTC)))
+        tests = found.get(identifier)
+        if tests and (tests.passed or tests.failed):
+            write_record(cache_folder(), make_record(digest, tests.passed, tests.failed, datetime.now(UTC)))
 
 
 def _find_pytest(root: Path) -> Mapping[str, str]:

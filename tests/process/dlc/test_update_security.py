@@ -20,6 +20,8 @@ from harness.specimen import TENSORFLOW_ID, TORCH_ID, unlocked
 
 REFS = {TORCH_ID: "dlc/pytorch:2.13-training-cpu-py311", TENSORFLOW_ID: "dlc/tensorflow:2.21-training-cpu-py311"}
 
+NO_EXCEPTIONS: dict[str, Any] = {"excepted": [], "expired": [], "unused_exceptions": []}
+
 
 def git(root: Path, *words: str) -> str:
     argv = ["git", "-C", str(root), *words]
@@ -70,7 +72,7 @@ def scan(folder: Path, image: str, *found: tuple[str, str, str, str]) -> str:
     """A file of `dlc scan --json`: package, version, advisory, fix of each finding."""
     rows = [{"package": p, "version": v, "advisory": a, "aliases": ["CVE-1"], "fix": f} for p, v, a, f in found]
     path = folder / f"scan-{image}.json"
-    path.write_text(json.dumps({"ref": REFS[image], "open": rows, "expired": []}))
+    path.write_text(json.dumps({"ref": REFS[image], "answers": [], "open": rows, **NO_EXCEPTIONS}))
     return str(path)
 
 
@@ -182,13 +184,13 @@ def test_a_wrong_command_line_is_one_error(
 
 
 ROW = {"package": "six", "version": "1", "advisory": "A", "aliases": [], "fix": ""}
+SCAN = {"ref": "r", "answers": [], "open": [], **NO_EXCEPTIONS}
 
 
 @pytest.mark.parametrize(
     "content",
-    [[], {}, {"ref": [], "open": [], "expired": []}, {"ref": "r", "open": [1], "expired": []},
-     {"ref": "r", "open": [{**ROW, "package": 1}], "expired": []},
-     {"ref": "r", "open": [{**ROW, "aliases": [1]}], "expired": []}, {"ref": "r", "open": [ROW], "expired": []}],
+    [[], {}, {**SCAN, "ref": []}, {**SCAN, "open": [1]}, {**SCAN, "open": [{**ROW, "package": 1}]},
+     {**SCAN, "open": [{**ROW, "aliases": [1]}]}, {**SCAN, "expired": [ROW]}, {**SCAN, "open": [ROW]}],
 )  # fmt: skip
 def test_a_file_that_is_no_scan_is_one_error(content: object, tmp_path: Path) -> None:
     path = tmp_path / "scan.json"

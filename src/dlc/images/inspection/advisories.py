@@ -91,6 +91,11 @@ class Verdict:
     expired: tuple[tuple[Finding, ScanException], ...]
     unused: tuple[ScanException, ...]
 
+    @property
+    def against(self) -> tuple[Finding, ...]:
+        """Return what no valid exception covers."""
+        return (*self.open, *(finding for finding, _ in self.expired))
+
 
 def judge_findings(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
     """Compare findings with exceptions. An exception is valid until the end of the day `expires`."""

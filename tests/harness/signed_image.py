@@ -20,7 +20,7 @@ from dlc.images.inspection.scan import Scan
 from dlc.images.proof.keys import PrivateKey
 from dlc.images.proof.provenance import Builder, Sources, make_provenance
 from dlc.images.proof.results import make_scan_predicate, make_test_predicate
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate
 from dlc.images.proof.tested import make_record
 from dlc.images.push.layers import LAYER
@@ -100,5 +100,5 @@ def push_signed(
     image = push_plain(repository, given.labels)
     attach_bill(repository, image, lambda: json.dumps(DOCUMENT).encode())
     said = given.list_statements() if statements is None else statements
-    attach_proof(repository, image, repository.name, KeyHand(key), said)
+    attach_proof(repository, image, repository.name, KeySigner(key), said)
     return image

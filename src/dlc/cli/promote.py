@@ -21,7 +21,7 @@ from dlc.core.errors import UsageError
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.images.proof import policy as policies
 from dlc.images.proof.policy import Policy
-from dlc.images.proof.requirement import Anybody, find_signers, judge_images, require_proven
+from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, require_proven
 from dlc.images.push import promote
 from dlc.images.push.promote import Promoted, RequireProofs
 from dlc.images.push.registry.destination import Destination, open_destination
@@ -102,13 +102,13 @@ def make_requirement(file: Path | None, key: Path | None, registry: str, tree: T
     """
     policy = policies.read_policy(file) if file else SAID
     policy = policy.model_copy(update={"require": tuple(dict.fromkeys((*policy.require, *SAID.require)))})
-    signers = find_signers(policy, file, key)
-    if not signers:
+    verifiers = find_verifiers(policy, file, key)
+    if not verifiers:
         say_progress("who signed is not checked: --key FILE or --policy FILE names who may sign")
 
     def require_proofs(source: Repository, image: Manifest) -> None:
         build_key = partial(compute_key, tree=tree)
-        who = signers or (Anybody(),)
+        who = verifiers or (Anybody(),)
         require_proven(judge_images(source, registry, image.digest, who, policy, build_key), ATTACH)
 
     return require_proofs

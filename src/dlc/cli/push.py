@@ -26,7 +26,7 @@ from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts, sbom
 from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
-from dlc.images.proof.signing import open_hand
+from dlc.images.proof.signing import open_signer
 from dlc.images.push import push
 from dlc.images.push.platform_index import Family
 from dlc.images.push.push import Order, Pushed, leave_unsigned
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     fill_globs(args, tree)
     # A wrong key ends the run before an engine is started.
-    hand = open_hand(args.sign, os.environ) if args.sign is not None else None
+    signer = open_signer(args.sign, os.environ) if args.sign is not None else None
     variants = load_variants(tree, args.globs, args.sets, args.platform)
     if not args.unsupported:
         variant.require_supported(variants)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     keys = images.find_keys(engine, plan.refs)
     orders = push.make_orders(plan, {ref: facts.inspect_image(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)
-    prover = Prover(hand, workspace, tree, engine, plan, variants, args.sets) if hand else None
+    prover = Prover(signer, workspace, tree, engine, plan, variants, args.sets) if signer else None
     rows = []
     created = {order.id: str(order.inspected["Config"]["Labels"][CREATED]) for order in orders}
     families = {} if args.dry_run else find_families(variants, tree, args.sets, engine, created)

@@ -18,7 +18,7 @@ from dlc.images.proof.judge import Verdict
 from dlc.images.proof.opening import Evidence
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin
-from dlc.images.proof.requirement import find_signers, judge_images, require_proven, require_signers
+from dlc.images.proof.requirement import find_verifiers, judge_images, require_proven, require_verifiers
 from dlc.images.push.registry import credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what is proven. Raises ProofError with every reason to refuse the image."""
     policy = policies.read_policy(args.policy) if args.policy else Policy()
-    signers = find_signers(policy, args.policy, args.key)
-    require_signers(signers, "dlc verify")
+    verifiers = find_verifiers(policy, args.policy, args.key)
+    require_verifiers(verifiers, "dlc verify")
     tree = read_workspace()
     repository, registry, reference = open_reference(args.reference)
-    rows = judge_images(repository, registry, reference, signers, policy, partial(compute_key, tree=tree))
+    rows = judge_images(repository, registry, reference, verifiers, policy, partial(compute_key, tree=tree))
     if args.json:
         print_json([as_dict(*row) for row in rows])
     else:

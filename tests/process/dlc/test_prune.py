@@ -13,7 +13,7 @@ from hand_made_image import KEY, STEM, client, prove, put_image
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import RegistryError
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.push.promote import find_tags
 from dlc.images.push.prune import Build, Choice, Listed, Policy, choose, list_repository, remove
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
@@ -54,7 +54,7 @@ def builds(repository: Repository, tmp_path: Path) -> list[Manifest]:
     for number, age in enumerate((90, 80, 70, 60, 10, 0)):
         found.append(put_image(repository, tmp_path, number, day=days_ago(age)))
         prove(repository, found[-1])
-        attach_proof(repository, found[-1], "team", KeyHand(KEY), {})
+        attach_proof(repository, found[-1], "team", KeySigner(KEY), {})
     return found
 
 

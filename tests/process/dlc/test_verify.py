@@ -15,7 +15,7 @@ from verify_shop import Shop, open_shop
 from dlc import cli
 from dlc.core.errors import DlcError, ProofError, RegistryError, UsageError
 from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.proof.statement import PROVENANCE, TESTS
 from dlc.images.push.referrers import attach_document
 from dlc.images.push.registry.http import Session
@@ -91,7 +91,7 @@ def test_what_others_attach_does_not_hide_what_is_right(shop: Shop) -> None:
     image = push_signed(shop.repository, shop.key, SignedImage())
     attach_document(shop.repository, image, BUNDLE, b"<html>")
     attach_document(shop.repository, image, "application/signature", b"of another tool")
-    attach_proof(shop.repository, image, "team", KeyHand(shop.other), {PROVENANCE: {}, TESTS: {}})
+    attach_proof(shop.repository, image, "team", KeySigner(shop.other), {PROVENANCE: {}, TESTS: {}})
     assert shop.verify() == 0
 
 

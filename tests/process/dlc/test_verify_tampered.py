@@ -18,7 +18,7 @@ from dlc.core.checkout import find_root
 from dlc.core.errors import ProofError
 from dlc.images.inspection.advisories import Verdict
 from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN
 from dlc.images.push.referrers import SPDX, attach_document
 from dlc.images.push.registry.repository import KINDS, Manifest, make_digest
@@ -99,7 +99,7 @@ def provenance_by_somebody_else(shop: Shop) -> None:
     image = push_signed(shop.repository, shop.key, SignedImage())
     shop.keep(image, lambda found: kind_of(found) != PROVENANCE)
     said = SignedImage().list_statements()
-    attach_proof(shop.repository, image, "team", KeyHand(shop.other), {PROVENANCE: said[PROVENANCE]})
+    attach_proof(shop.repository, image, "team", KeySigner(shop.other), {PROVENANCE: said[PROVENANCE]})
 
 
 def replayed_provenance(shop: Shop) -> None:
@@ -162,7 +162,7 @@ def replayed_scan(shop: Shop) -> None:
     """The clean scan of last week hangs beside today's, which found something."""
     image = push_signed(shop.repository, shop.key, SignedImage(scanned=NOW - timedelta(days=7)))
     today = SignedImage(scan=replace(CLEAN, verdict=Verdict((FOUND,), (), (), ())))
-    attach_proof(shop.repository, image, "team", KeyHand(shop.key), {SCAN: today.list_statements()[SCAN]})
+    attach_proof(shop.repository, image, "team", KeySigner(shop.key), {SCAN: today.list_statements()[SCAN]})
 
 
 def expired_exception(shop: Shop) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,6 @@ from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 TESTS = Path(__file__).parents[2]
 STEM = "2.13.0-training-cpu-py311-bookworm"
 TORCH_REF = f"dlc/pytorch:{TORCH_ID.removeprefix('pytorch-')}"
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.fixture

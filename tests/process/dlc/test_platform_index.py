@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -40,14 +39,6 @@ variants:
   - platforms: [linux/amd64, linux/arm64]
     packages: {framework: [tensorflow-cpu==2.21.0]}
 """
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import io
 import json
 import sys
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,14 +108,6 @@ def write_client(folder: Path) -> str:
     (folder / "docker").write_text(DOCKER.format(python=sys.executable))
     (folder / "docker").chmod(0o755)
     return image
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from memory_registry import Memory
 from scripted_server import serving
-from verify_shop import Shop, open_shop
+from verify_shop import Shop
 
 from dlc import cli
 from dlc.core.errors import DlcError, ProofError, RegistryError, UsageError
@@ -21,21 +19,7 @@ from dlc.images.push.referrers import attach_document
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
-from harness.registry import Registry
 from harness.signed_image import SignedImage, push_plain, push_signed
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
-
-
-@pytest.fixture
-def shop(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
-    return open_shop(registry, tmp_path, request.node.nodeid, monkeypatch)
 
 
 def test_a_signed_image_of_this_checkout_passes(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from verify_shop import Shop, kind_of, open_shop
+from verify_shop import Shop, kind_of
 
 from dlc.buildspec.models import ScanException
 from dlc.core.checkout import find_root
@@ -23,23 +23,8 @@ from dlc.images.proof.statement import BILL, PROVENANCE, SCAN
 from dlc.images.push.referrers import SPDX, attach_document
 from dlc.images.push.registry.repository import KINDS, Manifest, make_digest
 from dlc.images.push.simple_signing import make_signature_tag
-from harness.registry import Registry
 from harness.signed_image import CLEAN, DOCUMENT, FOUND, NOW, SignedImage, push_plain, push_signed
 from harness.specimen import PYTORCH_PATH, changed, specimen
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
-
-
-@pytest.fixture
-def shop(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
-    return open_shop(registry, tmp_path, request.node.nodeid, monkeypatch)
-
 
 Tamper = Callable[[Shop], object]
 

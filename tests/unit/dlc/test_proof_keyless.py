@@ -81,7 +81,7 @@ def believe(monkeypatch: pytest.MonkeyPatch) -> Believe:
 
     def prepare(payload: bytes = PAYLOAD, fault: str = "") -> None:
         found = Believing(make_certificate(), payload, fault)
-        monkeypatch.setattr(keyless, "_make_verifier", lambda: found)
+        monkeypatch.setattr(keyless, "_load_verifier", lambda: found)
         monkeypatch.setattr(sigstore.models.Bundle, "from_json", lambda _data: None)
 
     prepare()
@@ -122,7 +122,7 @@ def test_a_bundle_that_does_not_verify_is_nobodys(believe: Believe, case: str) -
 
 
 def test_a_bundle_without_a_certificate_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyless, "_make_verifier", lambda: pytest.fail("sigstore was asked"))
+    monkeypatch.setattr(keyless, "_load_verifier", lambda: pytest.fail("sigstore was asked"))
     signer = keyless.make_verifier(WORKFLOW, ISSUER)
     assert not signer.accepts(bundle(has_certificate=False))
     assert not signer.is_named_in(bundle(has_certificate=False))

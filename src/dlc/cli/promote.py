@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from dlc.buildspec import variant
-from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.selection import find_image
 from dlc.cli.arguments import add_json, add_set, parse_path, print_json, print_text, say_progress
 from dlc.cli.verify import compute_key
@@ -72,9 +72,8 @@ def run(args: argparse.Namespace) -> int:
     """Copy one image. Raises ProofError if it has no passing scan and tests, RegistryError and others."""
     ca = environment.find_ca_bundle(os.environ)
     tree = read_workspace()
-    frameworks = tuple(sorted({each.header.framework for each in load_variants(tree)}))
     origin = open_destination(args.from_, ca, option="--from")
-    destination = open_destination(args.to_, ca, frameworks)
+    destination = open_destination(args.to_, ca, list_frameworks(tree))
     asked = parse_image(args.image, tree, args.sets)
     if origin.reference(asked.framework) == destination.reference(asked.framework):
         raise UsageError(f"--to {args.to_}: expected another place than --from, found the same", "name another path")

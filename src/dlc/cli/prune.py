@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.matrix import list_frameworks
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
 from dlc.core import environment
 from dlc.core.checkout import read_workspace
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what would be removed and why; with --yes remove it."""
-    frameworks = sorted({variant.header.framework for variant in load_variants(read_workspace())})
+    frameworks = list_frameworks(read_workspace())
     place = open_destination(args.registry, environment.find_ca_bundle(os.environ), option="prune")
     today = datetime.now(UTC).date()
     rows = []

@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from dlc.build import base_images
 from dlc.buildspec import variant
-from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.models import ScanException
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, say_progress, warn_of_end
 from dlc.cli.push_families import find_families, put_foreign_first
@@ -71,10 +71,8 @@ def run(args: argparse.Namespace) -> int:
     # Before an engine is started: a stale lock ends the run here.
     plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
-    frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
-    ca = environment.find_ca_bundle(os.environ)
     # A wrong --to starts no engine either.
-    destination = open_destination(args.to, ca, frameworks)
+    destination = open_destination(args.to, environment.find_ca_bundle(os.environ), list_frameworks(tree))
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
     pull_pushed(engine, plan.refs)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 import dlc
+from dlc.core.labels import format_time
 from dlc.images.inspection.advisories import Finding
 from dlc.images.inspection.scan import Scan
 from dlc.images.proof.statement import Predicate
@@ -121,11 +122,6 @@ def read_tests(predicate: Predicate) -> TestResult:
         return TestResult(finished, len(predicate.get("passedTests", ())), failed)
     except (KeyError, TypeError, AttributeError):
         raise ValueError("JSON that is no result of dlc test") from None
-
-
-def format_time(moment: datetime) -> str:
-    """Return a time as RFC 3339 has it, in whole seconds of UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: Any) -> datetime:

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from dlc.core.atomic_files import replace_text, report_disk_errors
-from dlc.images.proof.results import TestRecord, format_time, parse_time
+from dlc.core.labels import format_time
+from dlc.images.proof.results import TestRecord, parse_time
 
 FOLDER = "tests"
 

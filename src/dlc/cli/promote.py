@@ -24,7 +24,7 @@ from dlc.images.proof.policy import Policy
 from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, require_proven
 from dlc.images.push import promote
 from dlc.images.push.promote import Promoted, RequireProofs
-from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.registry.destination import open_destination
 from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
         require_proofs(source, image)
         found = Promoted(destination.name(asked.framework), image.digest, tags, (), 0)
     else:
-        target = destination.repository(asked.framework, say_progress, _list_neighbours(origin, destination, asked))
+        # In one registry no layer has to be sent.
+        beside = [origin.name(asked.framework)] if origin.registry == destination.registry else []
+        target = destination.repository(asked.framework, say_progress, beside)
         found = promote.promote_image(source, target, asked.reference, require_proofs, say_progress)
     if args.json:
         print_json({"registry": destination.registry, **asdict(found)})
@@ -111,11 +113,6 @@ def make_requirement(file: Path | None, key: Path | None, registry: str, tree: T
         require_proven(judge_images(source, registry, image.digest, who, policy, build_key), ATTACH)
 
     return require_proofs
-
-
-def _list_neighbours(origin: Destination, destination: Destination, asked: Asked) -> Sequence[str]:
-    """Return the repository of the source if it is in the same registry: no layer has to be sent then."""
-    return [origin.name(asked.framework)] if origin.registry == destination.registry else []
 
 
 def parse_image(word: str, tree: Tree, sets: Sequence[str]) -> Asked:

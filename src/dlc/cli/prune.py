@@ -13,7 +13,7 @@ from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say
 from dlc.core import environment
 from dlc.core.checkout import read_workspace
 from dlc.images.push import prune
-from dlc.images.push.prune import Choice, Policy
+from dlc.images.push.prune import Choice, Retention
 from dlc.images.push.registry.destination import open_destination
 
 HELP = "list the images of a registry that no tag needs any more; remove them with --yes"
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for framework in frameworks:
         repository = place.repository(framework, say_progress)
-        choices = prune.choose(prune.list_repository(repository, say_progress), Policy(args.keep, args.days), today)
+        choices = prune.choose(prune.list_repository(repository, say_progress), Retention(args.keep, args.days), today)
         if not args.json and choices:
             print_text(as_text(place.reference(framework), choices, is_done=args.yes), STATES)
         gone = prune.remove(repository, choices, say_progress) if args.yes else []

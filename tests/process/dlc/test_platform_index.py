@@ -20,7 +20,7 @@ from dlc.engine.builders import make_client
 from dlc.images.proof.evidence import list_images
 from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.promote import promote_image
-from dlc.images.push.prune import Policy, choose, list_repository
+from dlc.images.push.prune import Retention, choose, list_repository
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository
 from dlc.images.push.tags import make_tags
 from dlc.plan.plan import make_plan
@@ -144,7 +144,7 @@ def test_an_image_whose_sibling_has_no_lock_is_pushed_as_it_is(tree: Tree) -> No
 def test_prune_keeps_what_an_index_has(repository: Repository, tree: Tree, tmp_path: Path) -> None:
     images = [put(repository, tmp_path, tree, platform).digest for platform in (ARM, AMD)]
     listed = list_repository(repository, lambda _: None)
-    chosen = choose(listed, Policy(0, 0), date(2026, 11, 20) + timedelta(400))
+    chosen = choose(listed, Retention(0, 0), date(2026, 11, 20) + timedelta(400))
     assert {choice.name for choice in chosen if not choice.remove} == {*images, read(repository, f"{STEM}-bookworm")}
     assert [choice.why for choice in chosen if choice.name == images[1]] == ["an index over several platforms has it"]
 
@@ -159,7 +159,9 @@ def test_an_index_that_its_tag_has_left_goes_when_the_policy_lets_it(
     assert read(repository, f"{STEM}-bookworm") == alone.digest
     repository.put_manifest(f"{STEM}-bookworm-20261119", repository.any_manifest(old) or alone)
     repository.put_manifest(f"{STEM}-bookworm-20261120", alone)
-    chosen = choose(list_repository(repository, lambda _: None), Policy(0, 0), datetime.now(UTC).date() + timedelta(9))
+    chosen = choose(
+        list_repository(repository, lambda _: None), Retention(0, 0), datetime.now(UTC).date() + timedelta(9)
+    )
     assert [choice.remove for choice in chosen if choice.name == old] == [True]
 
 

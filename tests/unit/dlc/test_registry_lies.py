@@ -118,7 +118,7 @@ def promote_all(repository: Repository) -> None:
 
 def prune_all(repository: Repository) -> None:
     listed = prune.list_repository(repository, lambda _: None)
-    prune.remove(repository, prune.choose(listed, prune.Policy(0, 0), date(2100, 1, 1)), lambda _: None)
+    prune.remove(repository, prune.choose(listed, prune.Retention(0, 0), date(2100, 1, 1)), lambda _: None)
 
 
 def try_all(store: Store) -> None:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
@@ -40,7 +39,6 @@ MOST_PAGES = 1000
 # A download is asked for in pieces: one that fails costs no more than itself.
 PIECE_BYTES = 4 << 20
 TAGS_AT_ONCE = 1000
-NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 # A digest as the image specification writes it. It becomes a part of addresses.
 DIGEST = re.compile(r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[A-Za-z0-9=_-]+")
 DAMAGED = "the registry's copy is damaged: push the image again, or ask who runs the registry"
@@ -162,7 +160,7 @@ class Repository:
             found += [entry for entry in listed if _is_descriptor(entry)] if isinstance(listed, list) else []
         return found
 
-    def _pages(self, path: str, accept: Sequence[int], headers: Mapping[str, str] = NO_HEADERS) -> Iterator[Answer]:
+    def _pages(self, path: str, accept: tuple[int, ...], headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
         """Yield the pages of a list: each but the last names the next one."""
         for _ in range(MOST_PAGES):
             answer = self._retry(partial(self._session.send, "GET", path, headers=headers, accept=accept))

@@ -16,7 +16,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.update_security import read_scans
 from dlc.core.checkout import read_tree
 from dlc.core.errors import UsageError
-from harness.specimen import TENSORFLOW_ID, TORCH_ID, unlocked
+from harness.specimen import TENSORFLOW_ID, TORCH_ID, unlocked, write_tree
 
 REFS = {TORCH_ID: "dlc/pytorch:2.13-training-cpu-py311", TENSORFLOW_ID: "dlc/tensorflow:2.21-training-cpu-py311"}
 
@@ -51,9 +51,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def checkout(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The specimen with locks of its own, committed; then newer versions of all that the images bring along appear."""
     root = tmp_path / "checkout"
-    for path, file in unlocked().items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(file.data)
+    write_tree(unlocked(), root)
     monkeypatch.chdir(root)
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "ada")

@@ -198,11 +198,11 @@ def capture_built(engine: Engine, variant: Variant) -> Built:
 def _scan_now(engine: Engine, facts: Facts, tree: Tree) -> ScanResult:
     from dlc.images.inspection.advisories import read_exceptions
     from dlc.images.inspection.scan import scan_image
-    from dlc.images.site.checks import summarize_scan
+    from dlc.images.site.values import ScanResult
 
     today = date.today()
     found = scan_image(engine, facts, read_exceptions(tree), os.environ, today)
-    return summarize_scan(found, today.isoformat(), facts.digest)
+    return ScanResult(today.isoformat(), facts.digest, found)
 
 
 def read_documents(root: Path) -> tuple[dict[str, str], dict[str, bytes]]:

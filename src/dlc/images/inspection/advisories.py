@@ -91,6 +91,12 @@ class Verdict:
     expired: tuple[tuple[Finding, ScanException], ...]
     unused: tuple[ScanException, ...]
 
+    def list_states(self) -> Iterator[tuple[str, Finding, ScanException | None]]:
+        """Yield each finding with its state, which is open, expired or excepted, and with its exception."""
+        yield from (("open", finding, None) for finding in self.open)
+        yield from (("expired", *pair) for pair in self.expired)
+        yield from (("excepted", *pair) for pair in self.excepted)
+
     @property
     def against(self) -> tuple[Finding, ...]:
         """Return what no valid exception covers."""

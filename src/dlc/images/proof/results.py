@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 import dlc
+from dlc.buildspec.models import ScanException
 from dlc.core.labels import format_time
 from dlc.images.inspection.advisories import Finding
 from dlc.images.inspection.scan import Scan
@@ -56,10 +57,7 @@ class TestRecord:
 
 def make_scan_predicate(found: Scan, started: datetime, finished: datetime) -> Predicate:
     """Return a scan in the form of in-toto's vulns v0.2: every finding, with the state that dlc gives it."""
-    rows = [_describe_finding(finding, "open") for finding in found.verdict.open]
-    for state in ("excepted", "expired"):
-        pairs = getattr(found.verdict, state)
-        rows += [_describe_finding(finding, state, exception.model_dump()) for finding, exception in pairs]
+    rows = [_describe_finding(*each) for each in found.verdict.list_states()]
     sources = [{"source": answer.source, "asked": answer.asked, "unanswered": answer.unanswered}
                for answer in found.answers]  # fmt: skip
     return {
@@ -74,9 +72,9 @@ def make_scan_predicate(found: Scan, started: datetime, finished: datetime) -> P
     }
 
 
-def _describe_finding(finding: Finding, state: str, exception: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+def _describe_finding(state: str, finding: Finding, exception: ScanException | None) -> Mapping[str, Any]:
     said = {**asdict(finding), "aliases": list(finding.aliases), "state": state}
-    annotations = [said, {"exception": exception}] if exception else [said]
+    annotations = [said, {"exception": exception.model_dump()}] if exception else [said]
     return {"id": finding.advisory, "severity": list(NO_SEVERITY), "annotations": annotations}
 
 

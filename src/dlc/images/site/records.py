@@ -19,8 +19,7 @@ from typing import Any
 from dlc.core.errors import UsageError
 from dlc.images.inspection.junit import DAY, read_report
 from dlc.images.inspection.scan import parse_scan
-from dlc.images.site.checks import summarize_scan
-from dlc.images.site.values import Checks, RebuildResult, ScanResult, SignatureResult, SuiteResult
+from dlc.images.site.values import Checks, RebuildResult, ScanResult, SignatureResult
 
 KINDS = "JUnit XML, or JSON of `dlc scan`, `dlc verify-reproducible`, `dlc verify`, or of a signature"
 Json = Mapping[str, Any]
@@ -68,8 +67,7 @@ def _read_record(name: str, text: str, images: Sequence[Image]) -> Iterator[Row]
     """Yield an image's identifier, a field of Checks, and its value."""
     if name.endswith(".xml"):
         for identifier, tests in read_report(text, [image.id for image in images]).items():
-            result = SuiteResult(tests.day, len(tests.passed), tests.skipped, tests.failed)
-            yield identifier, "tests", result
+            yield identifier, "tests", tests
         return
     value = json.loads(text)
     for row in value if isinstance(value, list) else [value]:
@@ -82,7 +80,7 @@ def _read_record(name: str, text: str, images: Sequence[Image]) -> Iterator[Row]
 
 
 def _read_scan(row: Json) -> tuple[str, ScanResult]:
-    return "scan", summarize_scan(parse_scan(row), _read_day(row), str(row.get("digest", "")))
+    return "scan", ScanResult(_read_day(row), str(row.get("digest", "")), parse_scan(row))
 
 
 def _read_rebuild(row: Json) -> tuple[str, RebuildResult]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from dlc.build.on_builder import UNVERIFIED
 from dlc.core.errors import RegistryError
 from dlc.core.labels import CREATED, KEY
+from dlc.engine.builders import UNVERIFIED
 from dlc.images.push.promote import read_labels
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
 from dlc.images.push.tags import OF_CONTENT, OF_DAY

@@ -20,12 +20,12 @@ from dlc.images.inspection.scan import Scan
 from dlc.images.proof.keys import PrivateKey
 from dlc.images.proof.provenance import Builder, Sources, make_provenance
 from dlc.images.proof.results import make_scan_predicate, make_test_predicate
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate
 from dlc.images.proof.tested import make_record
-from dlc.images.push.layers import CONFIG, LAYER, make_manifest
+from dlc.images.push.layers import LAYER
 from dlc.images.push.referrers import attach_bill, put_blob
-from dlc.images.push.registry.repository import Manifest, Repository, make_digest
+from dlc.images.push.registry.repository import CONFIG, Manifest, Repository, make_digest, make_manifest
 from dlc.plan.plan import make_plan
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.specimen import TORCH_ID, specimen
@@ -100,5 +100,5 @@ def push_signed(
     image = push_plain(repository, given.labels)
     attach_bill(repository, image, lambda: json.dumps(DOCUMENT).encode())
     said = given.list_statements() if statements is None else statements
-    attach_proof(repository, image, repository.name, KeyHand(key), said)
+    attach_proof(repository, image, repository.name, KeySigner(key), said)
     return image

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dlc.buildspec.lockfile import FILES, INPUT, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree, read_text
@@ -96,6 +98,13 @@ def unlocked() -> dict[str, SourceFile]:
 def changed(tree: Tree, path: str, text: str) -> Tree:
     """The same tree with one file written anew."""
     return {**tree, path: SourceFile(text.encode())}
+
+
+def write_tree(tree: Tree, folder: Path) -> None:
+    """Write sources as files below a folder."""
+    for path, file in tree.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(file.data)
 
 
 def locked(tree: Tree) -> Tree:

@@ -25,10 +25,11 @@ from dlc.core.checkout import SourceFile
 from dlc.core.errors import DlcError
 from dlc.engine.builders import find_builder
 from dlc.engine.private_engine import PrivateEngine
-from dlc.images.push.from_builder import move_tags, verify_built
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
+from dlc.images.push.tags import move_tag
+from dlc.images.push.verify import verify_planned
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
@@ -106,7 +107,7 @@ class Far:
         builder = find_builder(NAME)
         digests = build_and_push(plan, builder, inputs, places, log, epoch=0, revision="tiny", caches=caches)
         repository = self.repository(name)
-        move_tags(repository, verify_built(repository, digests["tiny"], target), ("moving",))
+        move_tag(repository, "moving", verify_planned(repository, digests["tiny"], target))
         return log.read_text()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +53,7 @@ def render(
     through `target:` links and leave no image (`run.BUILDX`). `epoch` is SOURCE_DATE_EPOCH in seconds,
     `revision` the commit.
     """
-    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    stamps = {labels.CREATED: created, labels.REVISION: revision}
+    stamps = {labels.CREATED: labels.format_time(epoch), labels.REVISION: revision}
     targets: dict[str, object] = {}
     linked = {target.id: _linked_contexts(target, plan) for target in plan.targets}
     used = {

@@ -14,13 +14,11 @@ from dlc.build.buildkit_log import Step
 from dlc.build.buildx import OnRunning, name_builder, run_bake
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import BuildError, UsageError
-from dlc.engine.builders import Builder, make_client
+from dlc.engine.builders import UNVERIFIED, Builder, make_client
 from dlc.plan.plan import Plan
 
 # As a push from an engine compresses them, whatever compression a cache has.
 PUSHED_OUTPUT = "type=image,push=true,oci-mediatypes=true,compression=gzip,force-compression=true"
-# An engine's own BuildKit pushes under a tag only: under one that nobody reads, until the image is verified.
-UNVERIFIED = "-unverified"
 DIGEST = "containerimage.digest"
 CACHE_KINDS = ("registry", "gha", "s3", "local", "inline")
 

@@ -73,6 +73,11 @@ def load_variants(
     return _check_candidates(changed, buildspec, tree, problems)
 
 
+def list_frameworks(tree: Tree) -> tuple[str, ...]:
+    """Return the names of the frameworks that there are images of, sorted. Raises as `load_variants` does."""
+    return tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
+
+
 def _expand_candidates(buildspec: Buildspec) -> list[Candidate]:
     """Return the merged layers of each variant; none without defaults, which are a problem already."""
     if buildspec.defaults is None:

@@ -11,11 +11,12 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dlc.core.checkout import PROJECT
-from dlc.core.environment import PLATFORM
+from dlc.core.environment import PLATFORM, user_path
 from dlc.core.errors import UsageError
 from dlc.core.platforms import PLATFORMS
 from dlc.core.text import paint_lines, shows_colors, wrap_text
@@ -28,22 +29,18 @@ LEAST_NUMBER, MOST_NUMBER = 1e-9, 1e12
 
 
 def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) -> None:
-    """Add the globs of images: any number, none for all, unless `at_least_one` is true."""
+    """Add the globs of images, any number, none for all unless `at_least_one` is true, and their --platform."""
     parser.add_argument(
-        "globs", nargs="*", metavar="GLOB",
+        # With a default argparse does not tell who lacks another argument that GLOB is required.
+        "globs", nargs="*", default=[], metavar="GLOB",
         help="image identifiers, in quotes, such as 'pytorch-*-cpu-*'; none: the project's image"
         + ("" if at_least_one else ", or all images if this is no project"),
     )  # fmt: skip
-    add_platform(parser)
-    parser.set_defaults(verb_that_selects=parser.prog if at_least_one else "")
-
-
-def add_platform(parser: argparse.ArgumentParser) -> None:
-    """Add --platform, which images globs select."""
     parser.add_argument(
         "--platform", choices=list(PLATFORMS), default=PLATFORM,
         help="platform of the images that globs select; a whole identifier selects any (default: %(default)s)",
     )  # fmt: skip
+    parser.set_defaults(verb_that_selects=parser.prog if at_least_one else "")
 
 
 def fill_globs(args: argparse.Namespace, tree: Tree) -> None:
@@ -81,6 +78,13 @@ def parse_count(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
     return int(text)
+
+
+def parse_path(text: str) -> Path:
+    """Parse a path. An empty word, as of a variable that CI has not set, would mean the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, found an empty word")
+    return user_path(text)
 
 
 def parse_number(text: str, is_right: Callable[[float], bool], expected: str) -> float:

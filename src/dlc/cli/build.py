@@ -48,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
         from dlc.cli.plan import show_decisions
 
         return show_decisions(args, found)
-    from dlc.cli.build_images import (
-        build_with_engine,  # not at the top: importing it takes as long as the engine's answer
-    )
+    # Not at the top: importing it takes as long as the engine's answer.
+    from dlc.cli.build_images import build_with_engine
 
     return build_with_engine(args, found)

@@ -41,9 +41,8 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
     workspace = find_workspace()
     tree = read_workspace(workspace)
     tree, variants = lock_new_project(load_variants(tree, args.globs, args.sets, args.platform), tree, workspace, args)
-    whole = plan_variants(
-        variants, tree, args.globs, args.sets
-    )  # before an engine is started: a stale lock ends the run here
+    # Before an engine is started: a stale lock ends the run here.
+    whole = plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
     caches = make_caches(args.cache_from, args.cache_to, whole.selected)
     with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display, ExitStack() as begun:

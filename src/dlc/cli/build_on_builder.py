@@ -7,29 +7,28 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 
 from dlc.build import base_images, host_inputs, on_builder
 from dlc.build.bake_file import Caches
 from dlc.build.buildx import new_log, read_revision
 from dlc.build.on_builder import Place, make_caches
 from dlc.build.progress_display import open_display
-from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, say_progress, warn_of_end
 from dlc.cli.lock import lock_new_project
-from dlc.cli.push_families import find_families, move_family_tags, put_foreign_first
+from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.core import environment, labels
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.engine.builders import Builder, find_builder, make_client
 from dlc.engine.pushed import Record, write_record
-from dlc.images.push import from_builder
-from dlc.images.push.platform_index import Family
-from dlc.images.push.push import make_tags
+from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Repository
+from dlc.images.push.tags import make_tags
+from dlc.images.push.verify import find_planned, verify_planned
 from dlc.plan.plan import Plan, plan_variants
 
 
@@ -80,8 +79,8 @@ def build_and_push(args: argparse.Namespace) -> int:
     # A stale lock ends the run before a builder is started.
     plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
-    frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
-    place = open_destination(args.push, environment.find_ca_bundle(os.environ), frameworks, option="--push")
+    ca = environment.find_ca_bundle(os.environ)
+    place = open_destination(args.push, ca, list_frameworks(tree), option="--push")
     caches = make_caches(args.cache_from, args.cache_to, [variant.id for variant in variants])
     builder = find_builder(args.builder)
     for platform in sorted({variant.settings.platform for variant in variants}):
@@ -98,19 +97,15 @@ def build_and_push(args: argparse.Namespace) -> int:
         for goal in {goals[image].name: goals[image] for image in rest.selected}.values():
             goal.repository.require_writable()
         there |= _run(rest, builder, tree, places, caches, epoch, revision, plain=args.json)
-    families = find_families(variants, tree, args.sets, make_client(), dict.fromkeys(plan.selected, to_time(epoch)))
+    created = dict.fromkeys(plan.selected, labels.format_time(epoch))
+    families = find_families(variants, tree, args.sets, make_client(), created)
     _publish(plan, goals, there, families)
     found = [_describe(goals, image, there[image], built=image in rest.selected) for image in plan.selected]
     return _report(found, args, is_done=True)
 
 
-def to_time(epoch: int) -> str:
-    """Return the value of the label with the time of the sources."""
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _make_goals(plan: Plan, variants: Sequence[Variant], place: Destination, epoch: int) -> dict[str, Goal]:
-    created = to_time(epoch)
+    created = labels.format_time(epoch)
     found = {}
     for variant in variants:
         framework = variant.header.framework
@@ -123,7 +118,7 @@ def _find_there(plan: Plan, goals: Mapping[str, Goal]) -> dict[str, str]:
     """Return the digests of the images that the registry has under their content tag."""
     found = {}
     for image, goal in goals.items():
-        if there := from_builder.find_built(goal.repository, goal.tags[0], plan.target(image)):
+        if there := find_planned(goal.repository, goal.tags[0], plan.target(image)):
             found[image] = there.digest
     return found
 
@@ -146,12 +141,11 @@ def _run(
 def _publish(plan: Plan, goals: Mapping[str, Goal], digests: Mapping[str, str], families: Mapping[str, Family]) -> None:
     """Verify every image, then move the tags of all: one that is wrong leaves all tags where they are."""
     images = {
-        image: from_builder.verify_built(goals[image].repository, digest, plan.target(image))
-        for image, digest in digests.items()
+        image: verify_planned(goals[image].repository, digest, plan.target(image)) for image, digest in digests.items()
     }
     for image in sorted(images, key=put_foreign_first) if families else images:
         goal, target, manifest = goals[image], plan.target(image), images[image]
-        move_family_tags(goal.repository, image, manifest, goal.tags, families.get(image))
+        move_tags(goal.repository, image, manifest, goal.tags, families.get(image), say_progress)
         write_record(Record(target.tags[0], f"{goal.name}@{manifest.digest}", target.key))
 
 

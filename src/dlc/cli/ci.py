@@ -47,8 +47,8 @@ def write_file(system: str, variants: Sequence[Variant], tree: Tree, named: Sequ
     from importlib import import_module
 
     import dlc
-    from dlc.plan.ci.jobs import make_jobs, write_yaml
+    from dlc.plan.ci.jobs import make_jobs, render_text
 
     render = import_module(f"dlc.plan.ci.{system}").render
     content = render(make_jobs(variants, tree), dlc.__version__, is_checkout=is_checkout)
-    return write_yaml(content, shlex.join(["dlc", "ci", system, *named]))
+    return render_text(content, shlex.join(["dlc", "ci", system, *named]))

@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan the image, render its folder, write it whole or not at all."""
-    from datetime import UTC, datetime
 
     from dlc.build.buildx import read_revision
     from dlc.build.export import folder, writer
@@ -52,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_variants([variant], tree, [args.image], sets)
     warn_of_end([variant])
     revision, epoch = read_revision(workspace.root)
-    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    stamps = {labels.CREATED: created, labels.REVISION: revision}
+    stamps = {labels.CREATED: labels.format_time(epoch), labels.REVISION: revision}
     files = folder.list_files(plan, tree, stamps, epoch, bake=args.bake)
     writer.write_folder(files, target)
     print(f"{args.folder}  {variant.ref}  content key {plan.target(variant.id).key[:12]}")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, warn_of_end
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, parse_path, print_json, print_text, warn_of_end
 from dlc.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_globs(parser)
     add_set(parser)
     parser.add_argument(
-        "--against", metavar="WHEEL", help="show what another version of dlc changes: its wheel, or a checkout of it"
-    )
+        "--against", type=parse_path, metavar="WHEEL",
+        help="show what another version of dlc changes: its wheel, or a checkout of it",
+    )  # fmt: skip
     parser.add_argument(
         "--changed-since", metavar="REV",
         help="show the images whose content key is another one than at this commit, tag or branch",

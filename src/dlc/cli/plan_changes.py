@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import dlc
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import fill_globs, print_json, print_text
 from dlc.core.checkout import Tree, find_workspace, read_other_recipes, read_project, read_workspace
-from dlc.core.environment import user_path
 from dlc.core.errors import SelectorError
 from dlc.plan.changes import SAME, Difference, ImageChanges, compare_images
 
@@ -21,7 +21,7 @@ def show_changes(args: argparse.Namespace) -> int:
     workspace = find_workspace()
     here = read_workspace(workspace)
     own = read_project(workspace.project) if workspace.project else {}
-    there = {**read_other_recipes(user_path(args.against)), **own}
+    there = {**read_other_recipes(args.against), **own}
     fill_globs(args, here)
     found = compare_images(_load(here, args), _load(there, args), here, there)
     if args.json:
@@ -39,7 +39,7 @@ def _load(tree: Tree, args: argparse.Namespace) -> Sequence[Variant]:
         return ()
 
 
-def as_text(found: Sequence[ImageChanges], against: str) -> str:
+def as_text(found: Sequence[ImageChanges], against: Path) -> str:
     """Return a paragraph for each image that changes, and a line that counts."""
     changed = [each for each in found if each.what != SAME]
     head = f"dlc {dlc.__version__} -> {against}: {len(changed)} of {len(found)} images change"

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from dlc.buildspec import variant
-from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.selection import find_image
-from dlc.cli.arguments import add_json, add_set, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, add_set, parse_path, print_json, print_text, say_progress
 from dlc.cli.verify import compute_key
 from dlc.core import environment, labels
 from dlc.core.checkout import Tree, read_workspace
@@ -21,12 +21,12 @@ from dlc.core.errors import UsageError
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.images.proof import policy as policies
 from dlc.images.proof.policy import Policy
-from dlc.images.proof.requirement import Anybody, find_signers, judge_images, require_proven
+from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, require_proven
 from dlc.images.push import promote
 from dlc.images.push.promote import Promoted, RequireProofs
-from dlc.images.push.push import make_tags
-from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.registry.destination import open_destination
 from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
 
 HELP = "copy an image by its digest to another registry, if its scan and its tests have passed"
@@ -59,8 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     for option, what in (("--from", "where it was pushed to"), ("--to", "where it is copied to")):
         parser.add_argument(option, required=True, metavar="REGISTRY/REPO|ecr", dest=option[2:] + "_", help=what)
-    parser.add_argument("--key", type=Path, metavar="FILE", help="public key of who has to have signed (PEM)")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="what else dlc verify would ask (docs/proof.md)")
+    parser.add_argument("--key", type=parse_path, metavar="FILE", help="public key of who has to have signed (PEM)")
+    parser.add_argument(
+        "--policy", type=parse_path, metavar="FILE", help="what else dlc verify would ask (docs/proof.md)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="check its scan and tests, and copy nothing")
     add_set(parser)
     add_json(parser)
@@ -70,9 +72,8 @@ def run(args: argparse.Namespace) -> int:
     """Copy one image. Raises ProofError if it has no passing scan and tests, RegistryError and others."""
     ca = environment.find_ca_bundle(os.environ)
     tree = read_workspace()
-    frameworks = tuple(sorted({each.header.framework for each in load_variants(tree)}))
     origin = open_destination(args.from_, ca, option="--from")
-    destination = open_destination(args.to_, ca, frameworks)
+    destination = open_destination(args.to_, ca, list_frameworks(tree))
     asked = parse_image(args.image, tree, args.sets)
     if origin.reference(asked.framework) == destination.reference(asked.framework):
         raise UsageError(f"--to {args.to_}: expected another place than --from, found the same", "name another path")
@@ -84,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
         require_proofs(source, image)
         found = Promoted(destination.name(asked.framework), image.digest, tags, (), 0)
     else:
-        target = destination.repository(asked.framework, say_progress, _list_neighbours(origin, destination, asked))
+        # In one registry no layer has to be sent.
+        beside = [origin.name(asked.framework)] if origin.registry == destination.registry else []
+        target = destination.repository(asked.framework, say_progress, beside)
         found = promote.promote_image(source, target, asked.reference, require_proofs, say_progress)
     if args.json:
         print_json({"registry": destination.registry, **asdict(found)})
@@ -100,21 +103,16 @@ def make_requirement(file: Path | None, key: Path | None, registry: str, tree: T
     """
     policy = policies.read_policy(file) if file else SAID
     policy = policy.model_copy(update={"require": tuple(dict.fromkeys((*policy.require, *SAID.require)))})
-    signers = find_signers(policy, file, key)
-    if not signers:
+    verifiers = find_verifiers(policy, file, key)
+    if not verifiers:
         say_progress("who signed is not checked: --key FILE or --policy FILE names who may sign")
 
     def require_proofs(source: Repository, image: Manifest) -> None:
         build_key = partial(compute_key, tree=tree)
-        who = signers or (Anybody(),)
+        who = verifiers or (Anybody(),)
         require_proven(judge_images(source, registry, image.digest, who, policy, build_key), ATTACH)
 
     return require_proofs
-
-
-def _list_neighbours(origin: Destination, destination: Destination, asked: Asked) -> Sequence[str]:
-    """Return the repository of the source if it is in the same registry: no layer has to be sent then."""
-    return [origin.name(asked.framework)] if origin.registry == destination.registry else []
 
 
 def parse_image(word: str, tree: Tree, sets: Sequence[str]) -> Asked:

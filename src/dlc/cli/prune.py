@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.matrix import list_frameworks
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
 from dlc.core import environment
 from dlc.core.checkout import read_workspace
 from dlc.images.push import prune
-from dlc.images.push.prune import Choice, Policy
+from dlc.images.push.prune import Choice, Retention
 from dlc.images.push.registry.destination import open_destination
 
 HELP = "list the images of a registry that no tag needs any more; remove them with --yes"
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what would be removed and why; with --yes remove it."""
-    frameworks = sorted({variant.header.framework for variant in load_variants(read_workspace())})
+    frameworks = list_frameworks(read_workspace())
     place = open_destination(args.registry, environment.find_ca_bundle(os.environ), option="prune")
     today = datetime.now(UTC).date()
     rows = []
     for framework in frameworks:
         repository = place.repository(framework, say_progress)
-        choices = prune.choose(prune.list_repository(repository, say_progress), Policy(args.keep, args.days), today)
+        choices = prune.choose(prune.list_repository(repository, say_progress), Retention(args.keep, args.days), today)
         if not args.json and choices:
             print_text(as_text(place.reference(framework), choices, is_done=args.yes), STATES)
         gone = prune.remove(repository, choices, say_progress) if args.yes else []

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from functools import cache, partial
 
 from dlc.build import base_images
 from dlc.buildspec import variant
-from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.models import ScanException
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, warn_of_end
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, say_progress, warn_of_end
 from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.cli.push_proof import Prover, Scanned
 from dlc.core import environment
 from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
 from dlc.core.labels import CREATED
-from dlc.core.platforms import split_suffix
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts, sbom
 from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
-from dlc.images.proof.signing import open_hand
+from dlc.images.proof.signing import open_signer
 from dlc.images.push import push
-from dlc.images.push.platform_index import Family, publish_index
+from dlc.images.push.platform_index import Family
 from dlc.images.push.push import Order, Pushed, leave_unsigned
 from dlc.images.push.registry.destination import Destination, open_destination
-from dlc.images.push.verify import MismatchError
 from dlc.plan.plan import plan_variants
 
 HELP = "push built images to a registry and verify them there"
@@ -67,24 +64,22 @@ def run(args: argparse.Namespace) -> int:
     tree = read_workspace(workspace)
     fill_globs(args, tree)
     # A wrong key ends the run before an engine is started.
-    hand = open_hand(args.sign, os.environ) if args.sign is not None else None
+    signer = open_signer(args.sign, os.environ) if args.sign is not None else None
     variants = load_variants(tree, args.globs, args.sets, args.platform)
     if not args.unsupported:
         variant.require_supported(variants)
     # Before an engine is started: a stale lock ends the run here.
     plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
-    frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
-    ca = environment.find_ca_bundle(os.environ)
     # A wrong --to starts no engine either.
-    destination = open_destination(args.to, ca, frameworks)
+    destination = open_destination(args.to, environment.find_ca_bundle(os.environ), list_frameworks(tree))
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
     pull_pushed(engine, plan.refs)
     keys = images.find_keys(engine, plan.refs)
     orders = push.make_orders(plan, {ref: facts.inspect_image(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)
-    prover = Prover(hand, workspace, tree, engine, plan, variants, args.sets) if hand else None
+    prover = Prover(signer, workspace, tree, engine, plan, variants, args.sets) if signer else None
     rows = []
     created = {order.id: str(order.inspected["Config"]["Labels"][CREATED]) for order in orders}
     families = {} if args.dry_run else find_families(variants, tree, args.sets, engine, created)
@@ -95,8 +90,10 @@ def run(args: argparse.Namespace) -> int:
             # Once, for the scan and the bill of materials.
             captured = cache(partial(facts.capture_facts, engine, order.ref))
             scanned = None if args.no_scan else _scan(order, engine, captured(), exceptions)
-            push_one = partial(_push_all, engine=engine, compression=args.compression, captured=captured, prover=prover)
-            row = _push_in_family(order, families.get(order.id), destination, partial(push_one, scanned=scanned))
+            row = _push_one(
+                order, destination, engine=engine, compression=args.compression, captured=captured, prover=prover,
+                scanned=scanned, family=families.get(order.id),
+            )  # fmt: skip
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
@@ -107,51 +104,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence[ScanException]) -> Scanned:
     """Scan an image. Raises as `require_clean` does."""
-    _say_line(f"{order.id}: known vulnerabilities")
+    say_progress(f"{order.id}: known vulnerabilities")
     started = datetime.now(UTC)
     scan = scan_image(engine, found, exceptions, os.environ, date.today())
     require_clean(scan)
     return Scanned(scan, found, started)
 
 
-def _push_in_family(
-    order: Order, family: Family | None, destination: Destination, push_one: Callable[[Order, Destination], Pushed]
-) -> Pushed:
-    """Push one image; if the registry then has those of all platforms, move the tags that they share to an index."""
-    repository = destination.repository(order.framework, _say_line)
-    _, platform = split_suffix(order.id)
-    others = family.find_others(repository, platform.name) if family else {}
-    if family is None or not others:
-        return push_one(order, destination)
-    own = tuple(tag for tag in order.tags if tag not in family.shared)
-    row = push_one(replace(order, tags=own), destination)
-    pushed = repository.manifest(row.digest)
-    if pushed is None:
-        raise MismatchError(f"{repository.name}@{row.digest}", row.digest, "no manifest")
-    index = publish_index(repository, {**others, platform.name: pushed}, family.shared)
-    _say_line(f"{index.digest}: {', '.join(sorted([*others, platform.name]))} under {', '.join(family.shared)}")
-    return replace(row, tags=(*row.tags, *family.shared))
-
-
-def _push_all(
+def _push_one(
     order: Order, destination: Destination, *, engine: Engine, compression: str, captured: Callable[[], facts.Facts],
-    prover: Prover | None, scanned: Scanned | None,
+    prover: Prover | None, scanned: Scanned | None, family: Family | None,
 ) -> Pushed:  # fmt: skip
     where = destination.reference(order.framework)
-    _say_line(f"{order.id} to {where}")
-    repository = destination.repository(order.framework, _say_line)
+    say_progress(f"{order.id} to {where}")
+    repository = destination.repository(order.framework, say_progress)
     document = cache(lambda: sbom.render_json(captured()).encode())
     prove = prover.make_prove(order, where, document, scanned) if prover else leave_unsigned
-    return push.push_image(order, repository, engine, compression, _say_line, document, prove)
+    return push.push_image(order, repository, engine, compression, say_progress, document, prove, family)
 
 
 def _describe_intended(order: Order, destination: Destination) -> Pushed:
     """Return what the push would report; the digest is only known once the layers are compressed."""
     return Pushed(order.id, destination.name(order.framework), "", "", order.tags, 0, 0.0)
-
-
-def _say_line(line: str) -> None:
-    print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def as_text(row: Pushed, registry: str) -> str:

@@ -13,10 +13,8 @@ from dlc.core.environment import PLATFORM
 from dlc.core.labels import CREATED
 from dlc.core.platforms import PLATFORMS, split_suffix
 from dlc.engine.connection import Engine
-from dlc.images.push.from_builder import move_tags
-from dlc.images.push.platform_index import Family, publish_index
-from dlc.images.push.push import make_tags
-from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.platform_index import Family
+from dlc.images.push.tags import make_tags
 from dlc.plan.plan import Plan
 
 
@@ -55,16 +53,3 @@ def _make_family(siblings: Sequence[Variant], plan: Plan, created: str) -> Famil
 def put_foreign_first(identifier: str) -> bool:
     """Return a key that sorts images of other platforms first: the index is whole when the first platform's come."""
     return not split_suffix(identifier)[1].suffix
-
-
-def move_family_tags(
-    repository: Repository, identifier: str, image: Manifest, tags: tuple[str, ...], family: Family | None
-) -> None:
-    """Move an image's tags; those that it shares with images of other platforms, which are there, to an index."""
-    _, platform = split_suffix(identifier)
-    others = family.find_others(repository, platform.name) if family else {}
-    if family is None or not others:
-        move_tags(repository, image, tags)
-        return
-    move_tags(repository, image, tuple(tag for tag in tags if tag not in family.shared))
-    publish_index(repository, {**others, platform.name: image}, family.shared)

@@ -18,7 +18,7 @@ from dlc.images.inspection.vex import make_image_url, make_vex
 from dlc.images.proof import signing
 from dlc.images.proof.provenance import Sources, find_builder, make_provenance
 from dlc.images.proof.results import make_scan_predicate, make_test_predicate
-from dlc.images.proof.signing import Hand
+from dlc.images.proof.signing import Signer
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, VEX, Predicate
 from dlc.images.proof.tested import read_record
 from dlc.images.push.push import Order
@@ -41,7 +41,7 @@ class Scanned:
 class Prover:
     """Signs what is known of the images of one push."""
 
-    hand: Hand
+    signer: Signer
     workspace: Workspace
     tree: Tree
     engine: Engine
@@ -58,7 +58,7 @@ class Prover:
             said = self._list_statements(order, bill)
             if scanned:
                 said |= _list_findings(scanned, make_image_url(reference, image.digest))
-            signing.attach_proof(repository, image, reference, self.hand, said)
+            signing.attach_proof(repository, image, reference, self.signer, said)
 
         return prove
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json
+from dlc.cli.arguments import add_json, parse_path
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
@@ -28,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     # The document is JSON anyway.
     add_json(parser)
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "--output", type=parse_path, metavar="FILE", help="write to this file instead of standard output"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts
-from dlc.images.inspection.advisories import Answer, Finding, Verdict, read_exceptions
-from dlc.images.inspection.scan import Scan, require_clean, scan_image
+from dlc.images.inspection.advisories import Finding, read_exceptions
+from dlc.images.inspection.scan import Scan, as_dict, require_clean, scan_image
 from dlc.images.inspection.vex import make_image_url, make_vex
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
@@ -31,7 +29,9 @@ STATES = {"open": "bad", "expired": "bad", "excepted": "note", "unused": "note"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, --vex, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
-    parser.add_argument("--vex", type=Path, metavar="FILE", help="write what exceptions say as OpenVEX to this file")
+    parser.add_argument(
+        "--vex", type=parse_path, metavar="FILE", help="write what exceptions say as OpenVEX to this file"
+    )
     add_json(parser)
 
 
@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
         _write_vex(args.vex, captured, found)
     if args.json:
         stamps = {"digest": captured.digest, "day": today.isoformat()}
-        print_json({**as_dict(ref, found.answers, found.verdict), **stamps})
+        print_json({**as_dict(found), **stamps})
     else:
-        print_text(as_text(ref, found.answers, found.verdict), STATES)
+        print_text(as_text(found), STATES)
     require_clean(found)
     return 0
 
@@ -68,23 +68,10 @@ def _write_vex(path: Path, captured: facts.Facts, found: Scan) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, object]:
-    """Return a value for JSON."""
-    pairs = {
-        name: [
-            {**asdict(finding), "exception": exception.model_dump()} for finding, exception in getattr(verdict, name)
-        ]
-        for name in ("excepted", "expired")
-    }
-    unused = [exception.model_dump() for exception in verdict.unused]
-    return {"ref": ref, "answers": [asdict(answer) for answer in answers],
-            "open": [asdict(finding) for finding in verdict.open], **pairs, "unused_exceptions": unused}  # fmt: skip
-
-
-def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
+def as_text(found: Scan) -> str:
     """Return the sources of advisories, then every finding with its state."""
-    lines = [ref]
-    for answer in answers:
+    verdict, lines = found.verdict, [found.ref]
+    for answer in found.answers:
         known = answer.asked - len(answer.unknown)
         state = f"NOT ASKED: {answer.unanswered}" if answer.unanswered else f"{known} of {answer.asked} packages known"
         lines.append(f"  {answer.source}: {state}")

@@ -9,17 +9,16 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.buildspec.platforms import name_foreign
 from dlc.cli.exec import SHELL, terminal_options
 from dlc.cli.run_job import find_engine_for_job
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
-from dlc.jobs.run.containers import format_mount
+from dlc.jobs.run.containers import format_mount, option_if_set
 from dlc.jobs.run.job import SHARED_MEMORY
 from dlc.jobs.run.limits import read_gpus
-from dlc.jobs.run.run import require_image
+from dlc.jobs.run.run import find_foreign_platform
 
 HELP = "open a shell in an image: this folder is /work in it, and it has this machine's GPUs"
 EXAMPLE = "dlc shell pytorch-2.13-training-cpu-py311 -- python -c 'import torch; print(torch.__version__)'"
@@ -51,12 +50,12 @@ def _parse_gpus(word: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Become the docker client that runs the shell; its exit code is the shell's."""
-    ref, variant = selection.find_image(args.image, load_variants(read_workspace(), platform=ANY_PLATFORM))
+    ref, _ = selection.find_image(args.image, load_variants(read_workspace(), platform=ANY_PLATFORM))
     engine = find_engine_for_job()
-    require_image(ref, engine)
+    platform = find_foreign_platform(ref, engine)
     gpus = find_gpus(engine, Path("/dev")) if args.gpus is None else args.gpus
     user = args.user or find_user(engine, os.getuid(), os.getgid())
-    words = make_words(ref, Path.cwd(), gpus, user, args.arguments or SHELL, name_foreign(variant))
+    words = make_words(ref, Path.cwd(), gpus, user, args.arguments or SHELL, platform)
     engine.become_client(*words)
 
 
@@ -67,8 +66,8 @@ def make_words(
     return (
         *("run", "--rm", "--pull", "never", *terminal_options(), "--shm-size", SHARED_MEMORY),
         *("--mount", format_mount(folder, WORK), "--workdir", WORK),
-        *(("--gpus", gpus) if gpus else ()),
-        *(("--platform", platform) if platform else ()),
+        *option_if_set("--gpus", gpus),
+        *option_if_set("--platform", platform),
         # A user whom the image does not know has no home, and programs write to it.
         *(("--user", user, "--env", "HOME=/tmp") if user else ()),
         *(ref, *command),

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, fill_globs, say_progress
+from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ MODE, FOLDER_MODE = 0o644, 0o755
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add DIR, GLOB, --records, --scan, --no-engine."""
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder to write; a site in it is replaced")
+    parser.add_argument("folder", metavar="DIR", type=parse_path, help="the folder to write; a site in it is replaced")
     add_globs(parser)
     parser.add_argument(
-        "--records", metavar="DIR", type=Path, help="a folder of records: tests, scans, rebuilds, signatures"
+        "--records", metavar="DIR", type=parse_path, help="a folder of records: tests, scans, rebuilds, signatures"
     )
     engine = parser.add_mutually_exclusive_group()
     engine.add_argument("--scan", action="store_true", help="scan the built images now, as `dlc scan` does")
@@ -49,11 +49,10 @@ def run(args: argparse.Namespace) -> int:
     from dlc.build.buildx import read_revision
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import find_workspace, read_workspace
-    from dlc.core.environment import user_path
     from dlc.images.site.pages import list_pages
     from dlc.images.site.values import Catalogue
 
-    target = user_path(str(args.folder)).absolute()
+    target = args.folder.absolute()
     memory = require_site(target)
     workspace = find_workspace()
     tree = read_workspace(workspace)
@@ -199,11 +198,11 @@ def capture_built(engine: Engine, variant: Variant) -> Built:
 def _scan_now(engine: Engine, facts: Facts, tree: Tree) -> ScanResult:
     from dlc.images.inspection.advisories import read_exceptions
     from dlc.images.inspection.scan import scan_image
-    from dlc.images.site.checks import summarize_scan
+    from dlc.images.site.values import ScanResult
 
     today = date.today()
     found = scan_image(engine, facts, read_exceptions(tree), os.environ, today)
-    return summarize_scan(found, today.isoformat(), facts.digest)
+    return ScanResult(today.isoformat(), facts.digest, found)
 
 
 def read_documents(root: Path) -> tuple[dict[str, str], dict[str, bytes]]:

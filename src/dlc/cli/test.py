@@ -13,7 +13,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_platform, fill_globs, say_progress
+from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress
 from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
 from dlc.core.digests import hash_file
@@ -23,7 +23,8 @@ from dlc.core.process import run_program, stream_program
 from dlc.engine import images
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
-from dlc.images.proof.tested import make_record, read_report, write_record
+from dlc.images.inspection.junit import read_report
+from dlc.images.proof.tested import make_record, write_record
 
 HELP = "run tests/container on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
@@ -37,13 +38,9 @@ EMULATED_SECONDS = 5400
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add GLOB, --platform, --junitxml, --all."""
-    parser.add_argument(
-        "globs", nargs="*", metavar="GLOB", help="which images, as in 'tensorflow-*'; none: the project's image"
-    )
-    add_platform(parser)
-    parser.add_argument("--junitxml", type=Path, metavar="FILE", help="also write the results here, as JUnit XML")
+    add_globs(parser, at_least_one=True)
+    parser.add_argument("--junitxml", type=parse_path, metavar="FILE", help="also write the results here, as JUnit XML")
     parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
-    parser.set_defaults(verb_that_selects=parser.prog)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,9 +92,9 @@ def _keep_results(report: Path, digests: Mapping[str, str]) -> None:
         return
     found = read_report(report.read_text(), digests.values())
     for digest, identifier in digests.items():
-        passed, failed = found[identifier]
-        if passed or failed:
-            write_record(cache_folder(), make_record(digest, passed, failed, datetime.now(UTC)))
+        tests = found.get(identifier)
+        if tests and (tests.passed or tests.failed):
+            write_record(cache_folder(), make_record(digest, tests.passed, tests.failed, datetime.now(UTC)))
 
 
 def _find_pytest(root: Path) -> Mapping[str, str]:

@@ -26,7 +26,7 @@ from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection import facts
 from dlc.images.inspection.advisories import Finding, read_exceptions
-from dlc.images.inspection.scan import scan_image
+from dlc.images.inspection.scan import parse_scan, scan_image
 
 
 def update_for_security(args: argparse.Namespace) -> int:
@@ -67,8 +67,7 @@ def _scan_built(tree: Tree, variants: Sequence[Variant]) -> dict[str, list[Advis
         captured = facts.capture_facts(engine, ref)
         verdict = scan_image(engine, captured, read_exceptions(tree), os.environ, date.today()).verdict
         python = {normal_name(package.name) for package in captured.of_kind("python")}
-        findings = [*verdict.open, *(finding for finding, _ in verdict.expired)]
-        found[image] = [_make_advisory(each) for each in findings if each.package in python]
+        found[image] = [_make_advisory(each) for each in verdict.against if each.package in python]
     return found
 
 
@@ -82,26 +81,15 @@ def read_scans(paths: Sequence[str], variants: Sequence[Variant]) -> dict[str, l
     found = {}
     for path in map(user_path, paths):
         try:
-            content = json.loads(path.read_text())
-            ref, rows = str(content["ref"]), [*content["open"], *content["expired"]]
-            read = [_read_finding(row) for row in rows]
-        except (ValueError, LookupError, TypeError, RecursionError):
+            scan = parse_scan(json.loads(path.read_text()))
+        except (ValueError, RecursionError):
             raise UsageError(f"{path}: expected what `dlc scan --json` prints, found another file") from None
-        if ref not in ids:
-            raise UsageError(f"{path}: expected a scan of an image of this checkout, found one of {ref}")
+        if scan.ref not in ids:
+            raise UsageError(f"{path}: expected a scan of an image of this checkout, found one of {scan.ref}")
         # Debian's updates have the package's own name in their advisory.
-        python = [each for each in read if each.advisory != f"{each.package}-update"]
-        found[ids[ref]] = [_make_advisory(each) for each in python]
+        python = [each for each in scan.verdict.against if each.advisory != f"{each.package}-update"]
+        found[ids[scan.ref]] = [_make_advisory(each) for each in python]
     return found
-
-
-def _read_finding(row: Mapping[str, Any]) -> Finding:
-    """Read a row of a scan. Raises LookupError, TypeError, ValueError for another one."""
-    texts = [row[key] for key in ("package", "version", "advisory", "fix")] + list(row["aliases"])
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a finding with other values than texts")
-    package, version, advisory, fix, *aliases = texts
-    return Finding(package, version, advisory, tuple(aliases), fix)
 
 
 def _require_clean(root: Path) -> None:

@@ -7,10 +7,9 @@ import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
 from dlc.core import environment
 from dlc.core.checkout import Tree, read_workspace
 from dlc.core.labels import ID
@@ -19,7 +18,7 @@ from dlc.images.proof.judge import Verdict
 from dlc.images.proof.opening import Evidence
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin
-from dlc.images.proof.requirement import find_signers, judge_images, require_proven, require_signers
+from dlc.images.proof.requirement import find_verifiers, judge_images, require_proven, require_verifiers
 from dlc.images.push.registry import credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
@@ -38,19 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "reference", metavar="REGISTRY/REPO:TAG", help="an image in a registry, or REGISTRY/REPO@DIGEST"
     )
-    parser.add_argument("--key", type=Path, metavar="FILE", help="public key of who may sign (PEM, as cosign.pub)")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="who may sign, what is asked (docs/proof.md)")
+    parser.add_argument(
+        "--key", type=parse_path, metavar="FILE", help="public key of who may sign (PEM, as cosign.pub)"
+    )
+    parser.add_argument("--policy", type=parse_path, metavar="FILE", help="who may sign, what is asked (docs/proof.md)")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what is proven. Raises ProofError with every reason to refuse the image."""
     policy = policies.read_policy(args.policy) if args.policy else Policy()
-    signers = find_signers(policy, args.policy, args.key)
-    require_signers(signers, "dlc verify")
+    verifiers = find_verifiers(policy, args.policy, args.key)
+    require_verifiers(verifiers, "dlc verify")
     tree = read_workspace()
     repository, registry, reference = open_reference(args.reference)
-    rows = judge_images(repository, registry, reference, signers, policy, partial(compute_key, tree=tree))
+    rows = judge_images(repository, registry, reference, verifiers, policy, partial(compute_key, tree=tree))
     if args.json:
         print_json([as_dict(*row) for row in rows])
     else:

@@ -52,7 +52,7 @@ class Pushed:
     @property
     def key(self) -> str:
         """Return its content key; empty if dlc did not build it."""
-        return str(((self.config.get("config") or {}).get("Labels") or {}).get(labels.KEY, ""))
+        return str(self.config["config"]["Labels"].get(labels.KEY, ""))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

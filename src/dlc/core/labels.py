@@ -1,6 +1,8 @@
-"""The names of the labels that dlc gives to images, containers and networks, and reads from them."""
+"""The labels that dlc gives to images, containers and networks, and reads from them: names, and the form of times."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 KEY = "org.dlc.content-key"
 ID = "org.dlc.id"
@@ -22,3 +24,9 @@ VERSION = "org.opencontainers.image.version"
 LICENSES = "org.opencontainers.image.licenses"
 CREATED = "org.opencontainers.image.created"
 REVISION = "org.opencontainers.image.revision"
+
+
+def format_time(moment: datetime | int) -> str:
+    """Return a time, or the seconds since 1970, as labels have it: RFC 3339, in whole seconds of UTC."""
+    found = datetime.fromtimestamp(moment, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
+    return found.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -17,6 +17,8 @@ NO_ENGINE = "no engine"
 START_SECONDS = 600.0
 # The driver of an engine's own BuildKit.
 DOCKER = "docker"
+# An engine's own BuildKit pushes under a tag only: under one that ends so and that nobody reads, until it is verified.
+UNVERIFIED = "-unverified"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAKE = "docker buildx ls lists them; docker buildx create --name NAME --driver docker-container makes one"
 

@@ -19,7 +19,7 @@ from dlc.submit.task_files import (
     list_lines,
     refuse_common,
     refuse_folders,
-    write_yaml,
+    write_document,
 )
 
 NAME = "task.dstack.yml"
@@ -73,7 +73,7 @@ def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
     }
     task |= {"fleets": [options.fleet]} if options.fleet else {}
     task |= {"instance_types": [group.instance_type.removeprefix("ml.")]} if group.instance_type else {}
-    return write_yaml(NAME, f"DLC_JOB_TOKEN=$(openssl rand -hex 16) dstack apply -f {NAME}", task)
+    return write_document(NAME, f"DLC_JOB_TOKEN=$(openssl rand -hex 16) dstack apply -f {NAME}", task)
 
 
 def _make_name(name: str) -> str:

@@ -18,7 +18,7 @@ from dlc.submit.task_files import (
     list_lines,
     refuse_common,
     refuse_folders,
-    write_yaml,
+    write_document,
 )
 
 NAME = "task.sky.yml"
@@ -69,7 +69,7 @@ def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
     if job.shared_memory:
         task["config"] = {"docker": {"run_options": [f"--shm-size={job.shared_memory}"]}}
     flags = " ".join(f"--secret {name}" for name in job.secrets)
-    return write_yaml(NAME, f"DLC_JOB_TOKEN=$(openssl rand -hex 16) sky launch {flags} {NAME}", task)
+    return write_document(NAME, f"DLC_JOB_TOKEN=$(openssl rand -hex 16) sky launch {flags} {NAME}", task)
 
 
 def _describe_resources(job: SubmittedJob, options: OPTIONS) -> dict[str, Any]:

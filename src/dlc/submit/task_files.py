@@ -70,23 +70,12 @@ def refuse_folders(job: SubmittedJob, scheme: str) -> Iterator[Refusal]:
             yield Refusal(keys, f"an address such as {scheme}NAME/folder", word)
 
 
-def write_yaml(name: str, command: str, value: Mapping[str, Any]) -> Document:
+def write_document(name: str, command: str, value: Mapping[str, Any]) -> Document:
     """Return the file; its first line is the command that takes it."""
     # Slow to import, and what only asks for jobs needs none.
-    import yaml
+    from dlc.core.yaml_text import write_yaml
 
-    class Plain(yaml.SafeDumper):
-        pass
-
-    # Lines of shell stand below each other, as they would in a script.
-    Plain.add_representer(
-        str,
-        lambda dumper, text: dumper.represent_scalar(
-            "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
-        ),
-    )
-    text = yaml.dump(dict(value), Dumper=Plain, sort_keys=False, width=1 << 20, allow_unicode=True)
-    return Document(name, f"# {command}\n{text}", value)
+    return Document(name, f"# {command}\n{write_yaml(dict(value))}", value)
 
 
 def first_group(job: SubmittedJob) -> SubmittedGroup:

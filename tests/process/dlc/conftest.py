@@ -1,4 +1,4 @@
-"""An engine of processes: a folder with stand_in_docker.py as the docker client on PATH, and a cache of its own."""
+"""Fixtures of several files: an engine of processes with a cache of its own, a registry, a shop of signed images."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dlc.core.checkout import find_root
+from harness.registry import Registry
+
+if TYPE_CHECKING:
+    from verify_shop import Shop
 
 ROOT = find_root(Path(__file__))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with stand_in_docker.py as the docker client on PATH."""
     client = tmp_path / "bin/docker"
     client.parent.mkdir()
     client.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "stand_in_docker.py"} "$@"\n')
@@ -31,3 +37,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for container in (tmp_path / "docker").glob("*.container"):
         subprocess.run([client, "rm", "--force", "--volumes", container.stem], check=True)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    running = Registry(tmp_path_factory.mktemp("registry"))
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def shop(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
+    # It imports cryptography, which few tests need.
+    from verify_shop import open_shop
+
+    return open_shop(registry, tmp_path, request.node.nodeid, monkeypatch)

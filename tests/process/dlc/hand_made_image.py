@@ -18,15 +18,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from dlc.core import labels
 from dlc.images.proof.dsse import BUNDLE, sign_statement
 from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.results import SCANNER, format_time, make_test_predicate
+from dlc.images.proof.results import SCANNER, make_test_predicate
 from dlc.images.proof.statement import SCAN, TESTS, make_statement
 from dlc.images.proof.tested import make_record
-from dlc.images.push.layers import CONFIG, LAYER, make_manifest
-from dlc.images.push.push import make_tags
+from dlc.images.push.layers import LAYER
 from dlc.images.push.referrers import attach_document
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Manifest, Repository, make_digest
+from dlc.images.push.registry.repository import CONFIG, Manifest, Repository, make_digest, make_manifest
+from dlc.images.push.tags import make_tags
 from harness.registry import PASSWORD, USER, Registry
 
 ID = "pytorch-2.13-training-cpu-py311"
@@ -84,7 +84,7 @@ def put_labelled(
 
 def scan(*open_findings: str, state: str = "open", hours_ago: float = 1) -> dict[str, Any]:
     """The predicate of a scan."""
-    finished = format_time(datetime.now(UTC) - timedelta(hours=hours_ago))
+    finished = labels.format_time(datetime.now(UTC) - timedelta(hours=hours_ago))
     excuse = [{"exception": {"expires": str(date.today() + timedelta(days=9))}}] if state == "excepted" else []
     rows = [
         {"id": name, "severity": [], "annotations": [{"package": "pip", "state": state}, *excuse]}

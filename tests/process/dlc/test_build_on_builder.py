@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,11 @@ from dlc.core.errors import DlcError, EngineError, RegistryError, UsageError
 from dlc.engine.pushed import read_record
 from dlc.plan.plan import Plan, make_plan
 from harness.registry import Registry
-from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
+from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen, write_tree
 
 TESTS = Path(__file__).parents[2]
 STEM = "2.13.0-training-cpu-py311-bookworm"
 TORCH_REF = f"dlc/pytorch:{TORCH_ID.removeprefix('pytorch-')}"
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.fixture
@@ -42,9 +33,7 @@ def place(registry: Registry, request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def host(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The specimen's folder, logged in, without an engine, and with a client that has the builder `far`."""
-    for path, file in specimen().items():
-        (tmp_path / "checkout" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "checkout" / path).write_bytes(file.data)
+    write_tree(specimen(), tmp_path / "checkout")
     programs = tmp_path / "bin"
     programs.mkdir()
     script = f'#!/bin/sh\nexec {sys.executable} {TESTS}/process/dlc/builder_client.py "$@"\n'

@@ -13,7 +13,7 @@ from dlc.cli.plan_since import read_workspace_at
 from dlc.core.checkout import Workspace, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.plan.changes import NO_REVISION
-from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, locked, unlocked
+from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, locked, unlocked, write_tree
 
 LAUNCHER = "src/entrypoint/launcher.py"
 
@@ -34,9 +34,7 @@ def commit(root: Path) -> str:
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The specimen as a git repository, with a program among its files, and as the current folder."""
     root = tmp_path / "checkout"
-    for path, file in locked(unlocked()).items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(file.data)
+    write_tree(locked(unlocked()), root)
     (root / LAUNCHER).chmod(0o755)
     git(tmp_path, "init", "--quiet", str(root))
     commit(root)
@@ -108,9 +106,7 @@ def test_a_folder_that_is_no_repository_is_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "buildspec").mkdir()
-    for path, file in locked(unlocked()).items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes(file.data)
+    write_tree(locked(unlocked()), tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert main(["plan", "--changed-since", "HEAD"]) == UsageError.exit_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,17 @@ import pytest
 from hand_made_image import client, put_labelled
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.push_families import find_families, move_family_tags, put_foreign_first
+from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.core import labels
 from dlc.core.checkout import Tree
 from dlc.core.platforms import PLATFORMS
 from dlc.engine.builders import make_client
 from dlc.images.proof.evidence import list_images
-from dlc.images.push.platform_index import Family
+from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.promote import promote_image
-from dlc.images.push.prune import Policy, choose, list_repository
-from dlc.images.push.push import make_tags
+from dlc.images.push.prune import Retention, choose, list_repository
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository
+from dlc.images.push.tags import make_tags
 from dlc.plan.plan import make_plan
 from harness.registry import Registry
 from harness.specimen import TENSORFLOW_ID, changed, locked, unlocked
@@ -40,14 +39,6 @@ variants:
   - platforms: [linux/amd64, linux/arm64]
     packages: {framework: [tensorflow-cpu==2.21.0]}
 """
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.fixture
@@ -73,7 +64,7 @@ def put(repository: Repository, folder: Path, tree: Tree, platform: str, family:
     said = {**target.labels, labels.CREATED: CREATED}
     image = put_labelled(repository, folder, said, len(platform) + ord(platform[-2]))
     found = family or find_all(tree)[IDS[platform]]
-    move_family_tags(repository, IDS[platform], image, make_tags(target.tags[0], said), found)
+    move_tags(repository, IDS[platform], image, make_tags(target.tags[0], said), found, lambda _: None)
     return image
 
 
@@ -107,7 +98,7 @@ def test_the_shared_tags_mean_an_index_that_gives_each_platform_its_image(
         for platform, image in images.items():
             said = pull(repository, tag, platform)
             assert (said[labels.PLATFORM], said[labels.ID]) == (platform, IDS[platform])
-            assert image.digest in {each["digest"] for each in repository.platforms(tag)}
+            assert image.digest in list_images(repository, "", tag)
     plan = make_plan(tree, list(IDS.values()))
     keys = {platform: plan.target(name).key[:12] for platform, name in IDS.items()}
     assert read(repository, f"{STEM}-bookworm-{keys[AMD]}") == images[AMD].digest
@@ -153,7 +144,7 @@ def test_an_image_whose_sibling_has_no_lock_is_pushed_as_it_is(tree: Tree) -> No
 def test_prune_keeps_what_an_index_has(repository: Repository, tree: Tree, tmp_path: Path) -> None:
     images = [put(repository, tmp_path, tree, platform).digest for platform in (ARM, AMD)]
     listed = list_repository(repository, lambda _: None)
-    chosen = choose(listed, Policy(0, 0), date(2026, 11, 20) + timedelta(400))
+    chosen = choose(listed, Retention(0, 0), date(2026, 11, 20) + timedelta(400))
     assert {choice.name for choice in chosen if not choice.remove} == {*images, read(repository, f"{STEM}-bookworm")}
     assert [choice.why for choice in chosen if choice.name == images[1]] == ["an index over several platforms has it"]
 
@@ -168,7 +159,9 @@ def test_an_index_that_its_tag_has_left_goes_when_the_policy_lets_it(
     assert read(repository, f"{STEM}-bookworm") == alone.digest
     repository.put_manifest(f"{STEM}-bookworm-20261119", repository.any_manifest(old) or alone)
     repository.put_manifest(f"{STEM}-bookworm-20261120", alone)
-    chosen = choose(list_repository(repository, lambda _: None), Policy(0, 0), datetime.now(UTC).date() + timedelta(9))
+    chosen = choose(
+        list_repository(repository, lambda _: None), Retention(0, 0), datetime.now(UTC).date() + timedelta(9)
+    )
     assert [choice.remove for choice in chosen if choice.name == old] == [True]
 
 

@@ -16,8 +16,8 @@ from dlc.cli.promote import make_requirement
 from dlc.core.checkout import find_root, read_workspace
 from dlc.core.errors import DlcError, ImageError, ProofError, RegistryError, UsageError
 from dlc.images.proof.policy import Policy
-from dlc.images.proof.requirement import find_signers, judge_images
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.requirement import find_verifiers, judge_images
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.proof.statement import SCAN, TESTS
 from dlc.images.push.promote import promote_image
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository, make_fallback_tag
@@ -315,18 +315,18 @@ def test_what_is_signed_stays_signed_where_it_is_promoted_to(
 ) -> None:
     image = put_image(source, tmp_path, 18)
     key, other = make_key(tmp_path), make_key(tmp_path, "other")
-    attach_proof(source, image, "staging", KeyHand(key), {SCAN: scan(), TESTS: outcome()})
+    attach_proof(source, image, "staging", KeySigner(key), {SCAN: scan(), TESTS: outcome()})
     assert promote(places, f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub")) == 0
     tag = make_signature_tag(image.digest)
     assert target.manifest(tag) == source.manifest(tag)
     # Somebody signs it here too, and it is promoted once more: both signatures stay.
-    attach_proof(target, image, "prod", KeyHand(other), {})
+    attach_proof(target, image, "prod", KeySigner(other), {})
     both = target.manifest(tag)
     assert both is not None
     assert len(both.content["layers"]) == 2
     assert promote(places, f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub")) == 0
     assert target.manifest(tag) == both
-    attach_proof(source, image, "staging", KeyHand(other), {})
+    attach_proof(source, image, "staging", KeySigner(other), {})
     assert promote(places, f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub")) == 0
     joined = target.manifest(tag)
     assert joined is not None
@@ -335,7 +335,7 @@ def test_what_is_signed_stays_signed_where_it_is_promoted_to(
     config = json.loads(target.blob(joined.content["config"]["digest"]) or b"")
     assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in joined.content["layers"]]
     policy = Policy(require=("signature", "scan", "tests"), sources="any")
-    signers = find_signers(policy, None, tmp_path / "cosign.pub")
+    signers = find_verifiers(policy, None, tmp_path / "cosign.pub")
     [(_, verdict)] = judge_images(target, "prod", STEM, signers, policy, lambda _: "")
     assert verdict.refusals == ()
 

@@ -13,9 +13,9 @@ from hand_made_image import KEY, STEM, client, prove, put_image
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import RegistryError
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.push.promote import find_tags
-from dlc.images.push.prune import Build, Choice, Listed, Policy, choose, list_repository, remove
+from dlc.images.push.prune import Build, Choice, Listed, Retention, choose, list_repository, remove
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
@@ -54,7 +54,7 @@ def builds(repository: Repository, tmp_path: Path) -> list[Manifest]:
     for number, age in enumerate((90, 80, 70, 60, 10, 0)):
         found.append(put_image(repository, tmp_path, number, day=days_ago(age)))
         prove(repository, found[-1])
-        attach_proof(repository, found[-1], "team", KeyHand(KEY), {})
+        attach_proof(repository, found[-1], "team", KeySigner(KEY), {})
     return found
 
 
@@ -96,7 +96,7 @@ def test_the_text_says_why_and_how_to_go_on(
 
 
 def test_an_image_that_a_tag_has_moved_to_meanwhile_stays(repository: Repository, builds: list[Manifest]) -> None:
-    choices = choose(list_repository(repository, quiet), Policy(keep=1, days=1), TODAY)
+    choices = choose(list_repository(repository, quiet), Retention(keep=1, days=1), TODAY)
     repository.put_manifest("release", builds[0])
     said: list[str] = []
     gone = remove(repository, choices, said.append)
@@ -110,7 +110,7 @@ def test_documents_of_an_image_that_is_gone_are_removed(
     repository: Repository, tmp_path: Path, builds: list[Manifest]
 ) -> None:
     repository.delete(builds[0].digest)
-    choices = choose(list_repository(repository, quiet), Policy(keep=9, days=9), TODAY)
+    choices = choose(list_repository(repository, quiet), Retention(keep=9, days=9), TODAY)
     orphans = [make_fallback_tag(builds[0].digest), make_signature_tag(builds[0].digest)]
     assert sorted(choice.name for choice in choices if choice.remove) == orphans
     assert sorted(remove(repository, choices, quiet)) == orphans
@@ -153,11 +153,11 @@ def build(digest: str, age: int, *tags: str, stem: str = "s") -> Build:
 
 def test_tags_that_dlc_did_not_set_keep_their_image() -> None:
     listed = Listed((build("a", 400, "s-000000000000", "golden"), build("b", 400, "any", stem="")), ())
-    assert [choice.remove for choice in choose(listed, Policy(1, 1), TODAY)] == [False, False]
+    assert [choice.remove for choice in choose(listed, Retention(1, 1), TODAY)] == [False, False]
 
 
 def test_what_a_builder_left_unverified_is_removed_when_it_is_old_and_takes_no_place_of_the_last() -> None:
     old, new = "s-000000000000-unverified", "s-000000000001-unverified"
     listed = Listed((build("a", 40, old), build("b", 0, new), build("c", 50, "s-000000000002")), ())
-    found = {choice.name: choice.remove for choice in choose(listed, Policy(1, 30), TODAY)}
+    found = {choice.name: choice.remove for choice in choose(listed, Retention(1, 30), TODAY)}
     assert found == {"a": True, "b": False, "c": False}

@@ -11,7 +11,6 @@ import io
 import json
 import sys
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +42,7 @@ from harness.image_facts import HISTORY, LAUNCHER, PROBED
 from harness.oci_forms import CONFIG, MANIFEST, REFERRERS, find_faults
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import COMMIT, make_key
-from harness.specimen import TORCH_ID, specimen
+from harness.specimen import TORCH_ID, specimen, write_tree
 
 DOCKER = """#!{python}
 import json, pathlib, shutil, sys
@@ -111,19 +110,9 @@ def write_client(folder: Path) -> str:
     return image
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
-
-
 @pytest.fixture
 def work(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
-    for path, file in specimen().items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes(file.data)
+    write_tree(specimen(), tmp_path)
     image = write_client(tmp_path / "client")
     make_key(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -6,13 +6,12 @@ The build itself is a value here: tests/integration/test_build.py has real ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from verify_shop import Shop, open_shop
+from verify_shop import Shop
 
 from dlc import cli
 from dlc.cli import verify_reproducible
@@ -21,28 +20,18 @@ from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.images.inspection import reproducible
 from dlc.images.inspection.archive import Archive, Layer
-from dlc.images.push.layers import CONFIG, LAYER, make_manifest
+from dlc.images.push.layers import LAYER
 from dlc.images.push.referrers import put_blob
-from dlc.images.push.registry.repository import Manifest, make_digest
-from harness.registry import Registry
+from dlc.images.push.registry.repository import CONFIG, Manifest, make_digest, make_manifest
 from harness.signed_image import SignedImage, push_plain
 from harness.specimen import TORCH_ID, changed, specimen
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
-
-
 @pytest.fixture
-def shop(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
-    found = open_shop(registry, tmp_path, request.node.nodeid, monkeypatch)
+def shop(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     monkeypatch.setattr(verify_reproducible, "connect", lambda: Engine(None, "a test", "26.1", containerd_store=False))
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path / "cache"))
-    return found
+    return shop
 
 
 def read_config(shop: Shop, image: Manifest) -> dict[str, Any]:

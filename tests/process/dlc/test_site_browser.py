@@ -11,7 +11,9 @@ import pytest
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.site import list_entries, read_documents, write_site
 from dlc.core.checkout import find_root, read_tree
-from dlc.images.inspection.advisories import Answer
+from dlc.images.inspection.advisories import Answer, Finding, Verdict
+from dlc.images.inspection.junit import ImageTests
+from dlc.images.inspection.scan import Scan
 from dlc.images.site import values
 from dlc.images.site.pages import list_pages
 from harness.browser import Browser, needs_browser, open_browser
@@ -27,10 +29,11 @@ pytestmark = needs_browser
 
 def built_entry(entry: values.Entry) -> values.Entry:
     """The entry as if an engine had its image, with a name as long as none is."""
-    advisory = values.Advisory("open", "six", "1.17.0", ("PYSEC-2026-1", "CVE-2026-1"), "1.18.0")
-    scan = values.ScanResult("2026-11-28", "", (Answer("the index", (), 3, ()),), (advisory,))
+    finding = Finding("six", "1.17.0", "PYSEC-2026-1", ("CVE-2026-1",), "1.18.0")
+    scan = Scan("six", (Answer("the index", (), 3, ()),), Verdict((finding,), (), (), ()))
     failed = ("test_" + "long_" * 40 + f"[{entry.id}]",)
-    own = values.Checks(scan=scan, tests=values.SuiteResult("2026-11-28", 30, 1, failed))
+    tests = ImageTests("2026-11-28", ("test_starts",), failed, 1)
+    own = values.Checks(scan=values.ScanResult("2026-11-28", "", scan), tests=tests)
     facts = specimen_facts(entry.variant.ref, LAUNCHER)
     return replace(entry, built=values.Built(facts, (entry.variant.ref,), ()), checks=own)
 

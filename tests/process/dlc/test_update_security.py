@@ -16,9 +16,11 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.update_security import read_scans
 from dlc.core.checkout import read_tree
 from dlc.core.errors import UsageError
-from harness.specimen import TENSORFLOW_ID, TORCH_ID, unlocked
+from harness.specimen import TENSORFLOW_ID, TORCH_ID, unlocked, write_tree
 
 REFS = {TORCH_ID: "dlc/pytorch:2.13-training-cpu-py311", TENSORFLOW_ID: "dlc/tensorflow:2.21-training-cpu-py311"}
+
+NO_EXCEPTIONS: dict[str, Any] = {"excepted": [], "expired": [], "unused_exceptions": []}
 
 
 def git(root: Path, *words: str) -> str:
@@ -49,9 +51,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def checkout(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The specimen with locks of its own, committed; then newer versions of all that the images bring along appear."""
     root = tmp_path / "checkout"
-    for path, file in unlocked().items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(file.data)
+    write_tree(unlocked(), root)
     monkeypatch.chdir(root)
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "ada")
@@ -70,7 +70,7 @@ def scan(folder: Path, image: str, *found: tuple[str, str, str, str]) -> str:
     """A file of `dlc scan --json`: package, version, advisory, fix of each finding."""
     rows = [{"package": p, "version": v, "advisory": a, "aliases": ["CVE-1"], "fix": f} for p, v, a, f in found]
     path = folder / f"scan-{image}.json"
-    path.write_text(json.dumps({"ref": REFS[image], "open": rows, "expired": []}))
+    path.write_text(json.dumps({"ref": REFS[image], "answers": [], "open": rows, **NO_EXCEPTIONS}))
     return str(path)
 
 
@@ -182,13 +182,13 @@ def test_a_wrong_command_line_is_one_error(
 
 
 ROW = {"package": "six", "version": "1", "advisory": "A", "aliases": [], "fix": ""}
+SCAN = {"ref": "r", "answers": [], "open": [], **NO_EXCEPTIONS}
 
 
 @pytest.mark.parametrize(
     "content",
-    [[], {}, {"ref": [], "open": [], "expired": []}, {"ref": "r", "open": [1], "expired": []},
-     {"ref": "r", "open": [{**ROW, "package": 1}], "expired": []},
-     {"ref": "r", "open": [{**ROW, "aliases": [1]}], "expired": []}, {"ref": "r", "open": [ROW], "expired": []}],
+    [[], {}, {**SCAN, "ref": []}, {**SCAN, "open": [1]}, {**SCAN, "open": [{**ROW, "package": 1}]},
+     {**SCAN, "open": [{**ROW, "aliases": [1]}]}, {**SCAN, "expired": [ROW]}, {**SCAN, "open": [ROW]}],
 )  # fmt: skip
 def test_a_file_that_is_no_scan_is_one_error(content: object, tmp_path: Path) -> None:
     path = tmp_path / "scan.json"

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from memory_registry import Memory
 from scripted_server import serving
-from verify_shop import Shop, open_shop
+from verify_shop import Shop
 
 from dlc import cli
 from dlc.core.errors import DlcError, ProofError, RegistryError, UsageError
 from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.proof.statement import PROVENANCE, TESTS
 from dlc.images.push.referrers import attach_document
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
-from harness.registry import Registry
 from harness.signed_image import SignedImage, push_plain, push_signed
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
-
-
-@pytest.fixture
-def shop(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
-    return open_shop(registry, tmp_path, request.node.nodeid, monkeypatch)
 
 
 def test_a_signed_image_of_this_checkout_passes(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +75,7 @@ def test_what_others_attach_does_not_hide_what_is_right(shop: Shop) -> None:
     image = push_signed(shop.repository, shop.key, SignedImage())
     attach_document(shop.repository, image, BUNDLE, b"<html>")
     attach_document(shop.repository, image, "application/signature", b"of another tool")
-    attach_proof(shop.repository, image, "team", KeyHand(shop.other), {PROVENANCE: {}, TESTS: {}})
+    attach_proof(shop.repository, image, "team", KeySigner(shop.other), {PROVENANCE: {}, TESTS: {}})
     assert shop.verify() == 0
 
 

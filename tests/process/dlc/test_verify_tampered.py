@@ -5,41 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from verify_shop import Shop, kind_of, open_shop
+from verify_shop import Shop, kind_of
 
 from dlc.buildspec.models import ScanException
 from dlc.core.checkout import find_root
 from dlc.core.errors import ProofError
 from dlc.images.inspection.advisories import Verdict
 from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN
 from dlc.images.push.referrers import SPDX, attach_document
 from dlc.images.push.registry.repository import KINDS, Manifest, make_digest
 from dlc.images.push.simple_signing import make_signature_tag
-from harness.registry import Registry
 from harness.signed_image import CLEAN, DOCUMENT, FOUND, NOW, SignedImage, push_plain, push_signed
 from harness.specimen import PYTORCH_PATH, changed, specimen
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    running = Registry(tmp_path_factory.mktemp("registry"))
-    running.start()
-    yield running
-    running.kill()
-
-
-@pytest.fixture
-def shop(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
-    return open_shop(registry, tmp_path, request.node.nodeid, monkeypatch)
-
 
 Tamper = Callable[[Shop], object]
 
@@ -99,7 +84,7 @@ def provenance_by_somebody_else(shop: Shop) -> None:
     image = push_signed(shop.repository, shop.key, SignedImage())
     shop.keep(image, lambda found: kind_of(found) != PROVENANCE)
     said = SignedImage().list_statements()
-    attach_proof(shop.repository, image, "team", KeyHand(shop.other), {PROVENANCE: said[PROVENANCE]})
+    attach_proof(shop.repository, image, "team", KeySigner(shop.other), {PROVENANCE: said[PROVENANCE]})
 
 
 def replayed_provenance(shop: Shop) -> None:
@@ -162,7 +147,7 @@ def replayed_scan(shop: Shop) -> None:
     """The clean scan of last week hangs beside today's, which found something."""
     image = push_signed(shop.repository, shop.key, SignedImage(scanned=NOW - timedelta(days=7)))
     today = SignedImage(scan=replace(CLEAN, verdict=Verdict((FOUND,), (), (), ())))
-    attach_proof(shop.repository, image, "team", KeyHand(shop.key), {SCAN: today.list_statements()[SCAN]})
+    attach_proof(shop.repository, image, "team", KeySigner(shop.key), {SCAN: today.list_statements()[SCAN]})
 
 
 def expired_exception(shop: Shop) -> None:

@@ -19,7 +19,7 @@ from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository, make_digest, make_fallback_tag
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import make_key
-from harness.specimen import specimen
+from harness.specimen import specimen, write_tree
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,7 @@ def kind_of(found: dict[str, Any]) -> str:
 
 def open_shop(registry: Registry, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """Write the specimen and keys into a folder, which becomes the current one; `name` is of the test."""
-    for path, file in specimen().items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(file.data)
+    write_tree(specimen(), folder)
     monkeypatch.chdir(folder)
     for variable, value in registry.login(folder / "docker-login").items():
         monkeypatch.setenv(variable, value)

@@ -13,7 +13,7 @@ from dlc.core.process import Completed
 from dlc.engine import connection, docker_client, images, questions
 from dlc.engine.connection import Engine
 from dlc.engine.private_engine import PrivateEngine
-from dlc.jobs.run.run import require_image
+from dlc.jobs.run.run import find_foreign_platform
 
 ABSENT = "Error response from daemon: No such image: toy:1"
 LATE = "Error response from daemon: context deadline exceeded"
@@ -70,8 +70,14 @@ def test_an_image_that_is_not_there_is_asked_for_once(said: str) -> None:
 def test_an_error_that_stays_is_told_in_the_engines_words_and_not_as_a_missing_image() -> None:
     clock.answers = [(1, "", LATE)]
     with pytest.raises(EngineError, match=r"`docker image inspect` failed: .*context deadline exceeded"):
-        require_image("toy:1", ENGINE)
+        find_foreign_platform("toy:1", ENGINE)
     assert (clock.asked, clock.now) == (len(questions.PAUSES_SECONDS) + 1, sum(questions.PAUSES_SECONDS))
+
+
+@pytest.mark.parametrize(("found", "told"), [("linux/amd64", ""), ("linux/arm64", "linux/arm64")])
+def test_docker_has_to_be_told_the_platform_of_an_image_that_is_not_the_engines(found: str, told: str) -> None:
+    clock.answers = [(0, f"{found}\n", "")]
+    assert find_foreign_platform("dlc/pytorch:2.13-training-cpu-py311-arm64-set-0a1b2c3d", ENGINE) == told
 
 
 def test_who_promises_a_quick_answer_does_not_ask_for_longer() -> None:
@@ -87,7 +93,7 @@ def test_verbs_that_need_the_engine_wait_three_minutes_for_each_answer(monkeypat
     connection.connect()
     images.find_keys(ENGINE, ["toy:1"])
     images.find_images(ENGINE, ["toy:1"], built=["toy:1"])
-    require_image("toy:1", ENGINE)
+    find_foreign_platform("toy:1", ENGINE)
     assert clock.timeouts == [180.0] * 6
 
 

@@ -16,7 +16,7 @@ from dlc.core.checkout import read_tree
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError
 from dlc.plan.plan import make_plan
-from harness.specimen import TORCH_ID, specimen
+from harness.specimen import TORCH_ID, specimen, write_tree
 
 LOCK = """\
 my-pkg==1.0 \\
@@ -128,9 +128,7 @@ def test_a_file_system_that_cannot_exchange_folders_gets_the_lock_file_by_file(
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The specimen as files; resolving gives what was asked for and nothing more."""
-    for path, file in specimen().items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes(file.data)
+    write_tree(specimen(), tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         resolve, "resolve_packages", lambda _, requirements, *limits: "".join(f"{pin}\n" for pin in requirements)

@@ -17,7 +17,7 @@ from dlc.core.errors import SelectorError
 from dlc.images.proof.dsse import sign_statement
 from dlc.images.proof.judge import Verdict, judge
 from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.opening import Evidence, KeySigner
+from dlc.images.proof.opening import Evidence, KeyVerifier
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin
 from dlc.images.proof.results import make_test_predicate
@@ -47,7 +47,7 @@ def build_same(origin: Origin) -> str:
 
 def judged(policy: Policy, *bundles: bytes, evidence: Evidence | None = None) -> Verdict:
     given = evidence or Evidence("team", DIGEST, IMAGE.created.isoformat(), IMAGE.labels)
-    return judge(replace(given, bundles=bundles), [KeySigner(KEY.public)], policy, build_same, NOW)
+    return judge(replace(given, bundles=bundles), [KeyVerifier(KEY.public)], policy, build_same, NOW)
 
 
 def names(verdict: Verdict) -> Iterator[str]:
@@ -112,7 +112,7 @@ def test_the_checkouts_own_fault_is_told_as_the_reason() -> None:
 
     signed = sign((PROVENANCE, SAID[PROVENANCE]))
     evidence = Evidence("team", DIGEST, IMAGE.created.isoformat(), IMAGE.labels, bundles=signed)
-    verdict = judge(evidence, [KeySigner(KEY.public)], Policy(require=()), build_nothing, NOW)
+    verdict = judge(evidence, [KeyVerifier(KEY.public)], Policy(require=()), build_nothing, NOW)
     [refusal] = verdict.refusals
     assert refusal.name == "sources-unknown"
     assert "no such image" in refusal.text

@@ -28,8 +28,8 @@ from dlc.images.proof.dsse import BUNDLE, IN_TOTO, Bundle
 from dlc.images.proof.judge import judge
 from dlc.images.proof.opening import Evidence
 from dlc.images.proof.policy import Policy, Signer
-from dlc.images.proof.requirement import find_signers
-from dlc.images.proof.signing import open_hand
+from dlc.images.proof.requirement import find_verifiers
+from dlc.images.proof.signing import open_signer
 from dlc.images.proof.statement import PROVENANCE, make_statement
 
 WORKFLOW = "https://git.example/team/dlc/.github/workflows/images.yml@refs/heads/main"
@@ -81,7 +81,7 @@ def believe(monkeypatch: pytest.MonkeyPatch) -> Believe:
 
     def prepare(payload: bytes = PAYLOAD, fault: str = "") -> None:
         found = Believing(make_certificate(), payload, fault)
-        monkeypatch.setattr(keyless, "_make_verifier", lambda: found)
+        monkeypatch.setattr(keyless, "_load_verifier", lambda: found)
         monkeypatch.setattr(sigstore.models.Bundle, "from_json", lambda _data: None)
 
     prepare()
@@ -103,7 +103,7 @@ def bundle(*, has_certificate: bool = True) -> Bundle:
     ],
 )
 def test_a_bundle_is_by_its_identity_and_its_issuer_alone(identity: str, issuer: str, accepted: bool) -> None:
-    signer = keyless.make_signer(identity, issuer)
+    signer = keyless.make_verifier(identity, issuer)
     assert signer.accepts(bundle()) is accepted
     # It verifies, for somebody: so it is another's, and not broken.
     assert not signer.is_named_in(bundle())
@@ -116,14 +116,14 @@ def test_a_bundle_that_does_not_verify_is_nobodys(believe: Believe, case: str) -
         believe(payload=PAYLOAD.replace(b"team", b"them"))
     else:
         believe(fault="the signature is wrong")
-    signer = keyless.make_signer(WORKFLOW, ISSUER)
+    signer = keyless.make_verifier(WORKFLOW, ISSUER)
     assert not signer.accepts(bundle())
     assert signer.is_named_in(bundle())
 
 
 def test_a_bundle_without_a_certificate_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyless, "_make_verifier", lambda: pytest.fail("sigstore was asked"))
-    signer = keyless.make_signer(WORKFLOW, ISSUER)
+    monkeypatch.setattr(keyless, "_load_verifier", lambda: pytest.fail("sigstore was asked"))
+    signer = keyless.make_verifier(WORKFLOW, ISSUER)
     assert not signer.accepts(bundle(has_certificate=False))
     assert not signer.is_named_in(bundle(has_certificate=False))
 
@@ -139,7 +139,7 @@ def judged(identity: str) -> list[str]:
     now = datetime.now(UTC)
     evidence = Evidence("team", f"sha256:{'5' * 64}", now.isoformat(), {}, bundles=(data.encode(),))
     policy = Policy(signers=(Signer(identity=identity, issuer=ISSUER),), require=("provenance",), sources="any")
-    return [each.name for each in judge(evidence, find_signers(policy, None, None), policy, str, now).refusals]
+    return [each.name for each in judge(evidence, find_verifiers(policy, None, None), policy, str, now).refusals]
 
 
 def test_a_policy_names_the_identity_that_may_sign(believe: Believe) -> None:
@@ -168,7 +168,7 @@ def test_without_an_identity_or_its_services_nothing_is_signed(
 ) -> None:
     monkeypatch.setattr(sigstore.oidc, "detect_credential", found)
     with pytest.raises(error, match=said):
-        open_hand(keyless.WORD, {})
+        open_signer(keyless.WORD, {})
 
 
 class Unable:
@@ -179,15 +179,15 @@ class Unable:
 
 
 def test_a_service_that_fails_while_signing_is_one_error() -> None:
-    hand = keyless.KeylessHand(Unable())  # type: ignore[arg-type]
+    signer = keyless.KeylessSigner(Unable())  # type: ignore[arg-type]
     with pytest.raises(RegistryError, match="expected its services to answer, found: no route to host"):
-        hand.sign_statement(PAYLOAD)
-    assert hand.sign_payload(b"payload") is None  # type: ignore[func-returns-value]
+        signer.sign_statement(PAYLOAD)
+    assert signer.sign_payload(b"payload") is None  # type: ignore[func-returns-value]
 
 
 def test_without_the_package_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    for ask in (lambda: open_hand(keyless.WORD, {}), lambda: keyless.make_signer(WORKFLOW, ISSUER)):
+    for ask in (lambda: open_signer(keyless.WORD, {}), lambda: keyless.make_verifier(WORKFLOW, ISSUER)):
         with pytest.raises(UsageError, match="expected the Python package sigstore, found none") as caught:
             ask()
         assert "pip install sigstore" in caught.value.remedy

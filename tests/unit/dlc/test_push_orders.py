@@ -15,7 +15,8 @@ from dlc.core.errors import DiskError, ImageError, ProcessError, RegistryError
 from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import save_image
-from dlc.images.push.push import Pushed, make_orders, make_tags
+from dlc.images.push.push import Pushed, make_orders
+from dlc.images.push.tags import make_tags
 from dlc.images.push.verify import MismatchError, find_difference, require_same
 from dlc.plan.plan import make_plan
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen

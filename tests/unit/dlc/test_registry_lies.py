@@ -18,7 +18,7 @@ from dlc.core.errors import DlcError, RegistryError
 from dlc.images.proof.evidence import list_images, read_evidence
 from dlc.images.proof.judge import judge
 from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.opening import KeySigner
+from dlc.images.proof.opening import KeyVerifier
 from dlc.images.proof.policy import Policy
 from dlc.images.push import promote, prune
 from dlc.images.push.registry.http import Answer, Session
@@ -109,7 +109,7 @@ def list_changes(value: Any) -> Iterator[Any]:
 def verify(repository: Repository) -> None:
     for name in list_images(repository, "r.example", "latest"):
         evidence = read_evidence(repository, "r.example", name)
-        judge(evidence, [KeySigner(KEY.public)], POLICY, lambda origin: origin.key, NOW)
+        judge(evidence, [KeyVerifier(KEY.public)], POLICY, lambda origin: origin.key, NOW)
 
 
 def promote_all(repository: Repository) -> None:
@@ -118,7 +118,7 @@ def promote_all(repository: Repository) -> None:
 
 def prune_all(repository: Repository) -> None:
     listed = prune.list_repository(repository, lambda _: None)
-    prune.remove(repository, prune.choose(listed, prune.Policy(0, 0), date(2100, 1, 1)), lambda _: None)
+    prune.remove(repository, prune.choose(listed, prune.Retention(0, 0), date(2100, 1, 1)), lambda _: None)
 
 
 def try_all(store: Store) -> None:

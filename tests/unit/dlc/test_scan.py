@@ -9,7 +9,7 @@ from datetime import date, timedelta
 import pytest
 
 from dlc.buildspec.models import ScanException
-from dlc.cli.scan import as_dict, as_text
+from dlc.cli.scan import as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
 from dlc.images.inspection.advisories import (
@@ -22,7 +22,7 @@ from dlc.images.inspection.advisories import (
     read_exceptions,
     read_pip_audit,
 )
-from dlc.images.inspection.scan import Scan, ask_suite, require_clean
+from dlc.images.inspection.scan import Scan, as_dict, ask_suite, require_clean
 from harness.image_facts import specimen_facts
 from harness.specimen import changed, specimen
 
@@ -88,7 +88,7 @@ def test_an_index_that_cannot_be_asked_is_no_clean_image(completed: Completed) -
     assert answer.unanswered
     with pytest.raises(ProcessError, match="could not be asked"):
         require(answer, judge_findings([], [], TODAY))
-    assert "NOT ASKED" in as_text("image", [answer], judge_findings([], [], TODAY))
+    assert "NOT ASKED" in as_text(Scan("image", (answer,), judge_findings([], [], TODAY)))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", "", '{"dependencies": null}'])
@@ -111,14 +111,14 @@ def test_open_and_expired_findings_fail_the_scan(exceptions: list[ScanException]
     verdict = judge_findings([FOUND], exceptions, TODAY)
     with pytest.raises(ImageError, match="expected no known vulnerability"):
         require(answer, verdict)
-    assert json.loads(json.dumps(as_dict("image", [answer], verdict)))["answers"][0]["asked"] == 1
+    assert json.loads(json.dumps(as_dict(Scan("image", (answer,), verdict))))["answers"][0]["asked"] == 1
 
 
 def test_excepted_findings_pass_and_say_who_answers_for_them() -> None:
     answer = Answer("index", (FOUND,), 1, ())
     verdict = judge_findings([FOUND], [exception(days=9)], TODAY)
     require(answer, verdict)
-    assert "until 2026-11-29 by ada: not reachable" in as_text("image", [answer], verdict)
+    assert "until 2026-11-29 by ada: not reachable" in as_text(Scan("image", (answer,), verdict))
 
 
 @pytest.mark.parametrize(

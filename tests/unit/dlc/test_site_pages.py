@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.models import ScanException
 from dlc.cli.site import list_entries, read_documents
 from dlc.cli.verify import as_dict
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.labels import ID
-from dlc.images.inspection.advisories import Answer
+from dlc.images.inspection.advisories import Answer, Finding
+from dlc.images.inspection.advisories import Verdict as Findings
 from dlc.images.inspection.gpu import GpuCode
+from dlc.images.inspection.junit import ImageTests
+from dlc.images.inspection.scan import Scan
 from dlc.images.proof.judge import Verdict
 from dlc.images.proof.opening import Evidence, Refusal
 from dlc.images.site import checks, values
@@ -34,10 +38,18 @@ DAY, EARLIER = "2026-11-28", "2026-11-20"
 ONES = "sha256:" + "1" * 64
 HOSTILE = "<script>alert('1')</script>\"&"
 TORCH, TENSORFLOW = "pytorch-2.13-training-cpu-py311", "tensorflow-2.21-training-cpu-py311"
-ADVISORY = values.Advisory("open", "six", "1.17.0", ("CVE-2026-1", "PYSEC-1"), "1.18.0")
-EXCEPTED = replace(ADVISORY, state="excepted", names=("CVE-2026-2",), exception="ada: unused", until="2027-01-31")
+FINDING = Finding("six", "1.17.0", "CVE-2026-1", ("PYSEC-1",), "1.18.0")
+EXCEPTED = replace(FINDING, advisory="CVE-2026-2", aliases=())
+EXCEPTION = ScanException(advisory="CVE-2026-2", reason="unused", owner="ada", expires="2027-01-31")
 NO_CHECKS, NO_MEMORY = Checks(), values.Memory()
 ANSWERS = (Answer("the index", (), 3, ("mine",)), Answer("Debian", (), 2, ()))
+
+
+def scanned(*found: Finding, digest: str = "", answers: tuple[Answer, ...] = ANSWERS) -> values.ScanResult:
+    """A scan with these findings, of which EXCEPTED has an exception."""
+    excepted = tuple((finding, EXCEPTION) for finding in found if finding.advisory == EXCEPTION.advisory)
+    verdict = Findings(tuple(finding for finding in found if (finding, EXCEPTION) not in excepted), excepted, (), ())
+    return values.ScanResult(DAY, digest, Scan("dlc/pytorch:tag", answers, verdict))
 
 
 def catalogue(entries: list[Entry], documents: dict[str, str] | None = None, *, engine: bool = True) -> Catalogue:
@@ -114,10 +126,13 @@ def hostile() -> Iterator[Entry]:
     step = replace(facts.steps[0], command=HOSTILE)
     bad = replace(facts, packages=(package,), steps=(step,), labels={"org.dlc.content-key": HOSTILE}, created=HOSTILE)
     yield entry(replace(built(), facts=bad, tags=(HOSTILE,), pushed=(HOSTILE,)))
-    advisory = replace(EXCEPTED, package=HOSTILE, names=(HOSTILE,), exception=HOSTILE, fix=HOSTILE, version=HOSTILE)
-    scan = values.ScanResult(DAY, HOSTILE, (Answer(HOSTILE, (), 1, (), HOSTILE),), (advisory,))
-    yield entry(built(), Checks(scan=scan, signature=values.SignatureResult(DAY, "", HOSTILE)))
-    yield entry(built(), Checks(tests=values.SuiteResult(DAY, 1, 0, (HOSTILE,))))
+    finding = Finding(HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
+    exception = ScanException(advisory="CVE-2026-2", reason=HOSTILE, owner=HOSTILE, expires="2027-01-31")
+    scan = Scan("x", (Answer(HOSTILE, (), 1, (), HOSTILE),), Findings((), ((finding, exception),), (), ()))
+    yield entry(
+        built(), Checks(scan=values.ScanResult(DAY, HOSTILE, scan), signature=values.SignatureResult(DAY, "", HOSTILE))
+    )
+    yield entry(built(), Checks(tests=ImageTests(DAY, ("one",), (HOSTILE,), 0)))
     yield replace(entry(), locked={HOSTILE: HOSTILE}, stale=HOSTILE, key=HOSTILE)
 
 
@@ -184,11 +199,11 @@ def test_gpus_are_those_that_the_code_is_for() -> None:
 @pytest.mark.parametrize(
     ("scan", "word"),
     [
-        (values.ScanResult(DAY, "", ANSWERS, ()), ">clean<"),
-        (values.ScanResult(DAY, "", ANSWERS, (ADVISORY, EXCEPTED)), ">1 open<"),
-        (values.ScanResult(DAY, "", ANSWERS, (EXCEPTED,)), "1 excepted"),
-        (values.ScanResult(DAY, "", (replace(ANSWERS[0], unanswered="offline"),), ()), ">not complete<"),
-        (values.ScanResult(DAY, "sha256:" + "2" * 64, ANSWERS, ()), "of another digest, 222222222222"),
+        (scanned(), ">clean<"),
+        (scanned(FINDING, EXCEPTED), ">1 open<"),
+        (scanned(EXCEPTED), "1 excepted"),
+        (scanned(answers=(replace(ANSWERS[0], unanswered="offline"),)), ">not complete<"),
+        (scanned(digest="sha256:" + "2" * 64), "of another digest, 222222222222"),
     ],
     ids=("clean", "open", "excepted", "unanswered", "other"),
 )
@@ -196,7 +211,7 @@ def test_a_scan_is_clean_only_if_all_answered_and_nothing_is_open(scan: values.S
     one = entry(built(), Checks(scan=scan))
     for path in (one.path, "verified.html", "index.html"):
         assert word in page(one, path), path
-    assert (">clean<" in page(one)) is (not scan.against and not scan.unanswered)
+    assert (">clean<" in page(one)) is (word not in (">1 open<", ">not complete<"))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +219,7 @@ def test_a_scan_is_clean_only_if_all_answered_and_nothing_is_open(scan: values.S
 )
 def test_a_result_of_another_digest_is_not_green(digest: str, kind: str) -> None:
     """The engine has the digest of ones, and knows the image as sha256:1 in a registry."""
-    scan = values.ScanResult(DAY, digest, ANSWERS, ())
+    scan = scanned(digest=digest)
     own = Checks(None, scan, values.RebuildResult(DAY, digest, True), values.SignatureResult(DAY, digest, "our key"))
     text = page(entry(built(), own), "verified.html")
     for word in ("clean", "identical", "our key"):
@@ -228,8 +243,8 @@ def test_a_rebuild_says_whether_a_second_builder_made_it(config: str, kind: str,
 
 
 def test_an_advisory_has_the_day_of_its_first_scan() -> None:
-    scan = values.ScanResult(DAY, "", ANSWERS, (ADVISORY, EXCEPTED))
-    memory = values.Memory((), {checks.finding_key(ADVISORY): EARLIER})
+    scan = scanned(FINDING, EXCEPTED)
+    memory = values.Memory((), {checks.finding_key(FINDING): EARLIER})
     one = entry(built(), Checks(scan=scan), memory)
     assert EARLIER in page(one)
     kept = read_memory(page(one, SIGN))
@@ -239,7 +254,7 @@ def test_an_advisory_has_the_day_of_its_first_scan() -> None:
 
 def test_digests_are_remembered_and_faults_that_are_gone_are_not() -> None:
     old = values.Sighting("sha256:" + "0" * 64, EARLIER, 5_000_000)
-    scan = values.ScanResult(DAY, "", ANSWERS, ())
+    scan = scanned()
     one = entry(built(), Checks(scan=scan), values.Memory((old,), {"CVE-0 six": EARLIER}))
     assert f"{EARLIER}, 5.0 MB" in page(one)
     kept = read_memory(page(one, SIGN))

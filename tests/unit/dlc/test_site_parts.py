@@ -9,19 +9,18 @@ from dataclasses import replace
 import pytest
 
 from dlc.buildspec.models import ScanException
-from dlc.cli.scan import as_dict
 from dlc.core.errors import SpecError, UsageError
 from dlc.images.inspection.advisories import Answer, Finding, Verdict
 from dlc.images.inspection.facts import Step
-from dlc.images.inspection.scan import Scan
+from dlc.images.inspection.junit import ImageTests
+from dlc.images.inspection.scan import Scan, as_dict, parse_scan
 from dlc.images.site.charts import Chart, make_chart, render_chart
-from dlc.images.site.checks import summarize_scan
 from dlc.images.site.documents import Document, render_document
 from dlc.images.site.elements import Html, join, make_table, tag
 from dlc.images.site.image_page import group_layers, name_layer
 from dlc.images.site.records import Image, read_records
 from dlc.images.site.treemap import WIDE, Area, Box, Group, format_bytes, lay_out, merge_small, render_treemap
-from dlc.images.site.values import Checks
+from dlc.images.site.values import Checks, ScanResult
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import read_page
 
@@ -220,7 +219,8 @@ SCAN = {
     "answers": [{"source": "index", "findings": [], "asked": 2, "unknown": [], "unanswered": ""}],
     "open": [{"package": "six", "version": "1", "advisory": "CVE-1", "aliases": ["PYSEC-1"], "fix": "2"}],
     "excepted": [{"package": "six", "version": "1", "advisory": "CVE-2", "aliases": [], "fix": "",
-                  "exception": {"owner": "ada", "reason": "unused", "expires": "2027-01-01"}}],
+                  "exception": {"advisory": "CVE-2", "package": "", "reason": "unused", "owner": "ada",
+                                "expires": "2027-01-01"}}],
     "expired": [], "unused_exceptions": [],
 }  # fmt: skip
 
@@ -232,10 +232,9 @@ def read(**texts: str) -> dict[str, Checks]:
 def test_tests_count_for_the_image_in_their_name() -> None:
     found = read(tests_xml=SUITES)
     plain, xla = found[PLAIN.id].tests, found[XLA.id].tests
-    assert plain is not None
-    assert (plain.passed, plain.skipped, plain.failed, plain.day) == (1, 1, (), "2026-11-27")
+    assert plain == ImageTests("2026-11-27", ("test_a[pytorch-2.9-cu128]",), (), 1)
     assert xla is not None
-    assert (xla.passed, xla.skipped, xla.failed) == (1, 0, ("test_b[pytorch-2.9-cu128-xla]",))
+    assert (len(xla.passed), xla.skipped, xla.failed) == (1, 0, ("test_b[pytorch-2.9-cu128-xla]",))
 
 
 def test_a_scan_a_rebuild_and_a_signature_are_read() -> None:
@@ -246,9 +245,9 @@ def test_a_scan_a_rebuild_and_a_signature_are_read() -> None:
     found = read(a_json=json.dumps(SCAN), b_json=json.dumps(rebuilt), c_json=json.dumps(signed))
     scan, rebuild, signature = found[PLAIN.id].scan, found[XLA.id].rebuild, found[PLAIN.id].signature
     assert scan is not None
-    assert [(each.state, each.names, each.until) for each in scan.advisories] == [
-        ("open", ("CVE-1", "PYSEC-1"), ""),
-        ("excepted", ("CVE-2",), "2027-01-01"),
+    assert [(state, finding.advisory) for state, finding, _ in scan.scan.verdict.list_states()] == [
+        ("open", "CVE-1"),
+        ("excepted", "CVE-2"),
     ]
     assert (scan.day, scan.digest) == ("2026-11-26", "sha256:1")
     assert rebuild is not None
@@ -298,9 +297,8 @@ def test_a_scan_of_now_is_as_its_record() -> None:
     exception = ScanException(advisory="CVE-2", reason="unused", owner="ada", expires="2027-01-01")
     excepted = replace(finding, advisory="CVE-2", aliases=(), fix="")
     verdict = Verdict((finding,), ((excepted, exception),), (), ())
-    now = summarize_scan(Scan("x", (Answer("index", (finding,), 2, ()),), verdict), "2026-11-26", "sha256:1")
-    assert now == read(a_json=json.dumps(SCAN))[PLAIN.id].scan
-    printed = json.loads(json.dumps(as_dict(PLAIN.ref, [Answer("index", (), 2, ())], verdict)))
-    exception_row = {"advisory": "CVE-2", "package": "", **SCAN["excepted"][0]["exception"]}
-    excepted_row = {**SCAN["excepted"][0], "exception": exception_row}
-    assert {**printed, "digest": "sha256:1", "day": "2026-11-26"} == {**SCAN, "excepted": [excepted_row]}
+    scan = Scan(PLAIN.ref, (Answer("index", (), 2, ()),), verdict)
+    assert ScanResult("2026-11-26", "sha256:1", scan) == read(a_json=json.dumps(SCAN))[PLAIN.id].scan
+    printed = json.loads(json.dumps(as_dict(scan)))
+    assert {**printed, "digest": "sha256:1", "day": "2026-11-26"} == SCAN
+    assert parse_scan(printed) == scan

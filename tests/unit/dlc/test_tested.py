@@ -1,4 +1,4 @@
-"""proof.tested: pytest's report becomes a record for each image, which is found by the image's digest alone."""
+"""junit, tested: pytest's report becomes a record for each image, which is found by the image's digest alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.images.proof.tested import make_record, read_record, read_report, write_record
+from dlc.images.inspection.junit import ImageTests, read_report
+from dlc.images.proof.tested import make_record, read_record, write_record
 
 PLAIN, XLA = "pytorch-2.9-training-cu128-py311", "pytorch-2.9-training-cu128-py311-xla"
 REPORT = f"""<?xml version="1.0" encoding="utf-8"?>
@@ -23,11 +24,12 @@ DIGEST = f"sha256:{'1' * 64}"
 FINISHED = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 
 
-def test_each_image_has_its_own_tests_and_what_was_skipped_counts_for_nothing() -> None:
+def test_each_image_has_its_own_tests_and_what_was_skipped_has_not_passed() -> None:
     found = read_report(REPORT, [PLAIN, XLA])
     name = "tests.container.test_a::test_"
-    assert found[PLAIN] == ([f"{name}starts[{PLAIN}]"], [])
-    assert found[XLA] == ([f"{name}waits[{XLA}-two]"], [f"{name}starts[{XLA}]", f"{name}ends[one-{XLA}]"])
+    assert found[PLAIN] == ImageTests("", (f"{name}starts[{PLAIN}]",), (), 1)
+    failed = (f"{name}starts[{XLA}]", f"{name}ends[one-{XLA}]")
+    assert found[XLA] == ImageTests("", (f"{name}waits[{XLA}-two]",), failed, 0)
 
 
 def test_text_that_is_no_report_is_refused() -> None:

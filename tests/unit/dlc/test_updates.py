@@ -23,7 +23,7 @@ from dlc.buildspec.variant import Variant
 from dlc.cli import run
 from dlc.core.checkout import Tree, read_tree
 from dlc.core.errors import LockError, SpecError, UsageError
-from harness.specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
+from harness.specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen, write_tree
 
 PINS_PATH = "buildspec/pins.yml"
 
@@ -144,9 +144,7 @@ def test_pins_are_written_only_together_with_sound_locks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for path, file in specimen().items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes(file.data)
+    write_tree(specimen(), tmp_path)
     monkeypatch.chdir(tmp_path)
     two_majors = "nvidia-cublas-cu12==12.8.4.1\nnvidia-nccl-cu13==2.30.7\n"
     index({

@@ -91,6 +91,17 @@ class Verdict:
     expired: tuple[tuple[Finding, ScanException], ...]
     unused: tuple[ScanException, ...]
 
+    def list_states(self) -> Iterator[tuple[str, Finding, ScanException | None]]:
+        """Yield each finding with its state, which is open, expired or excepted, and with its exception."""
+        yield from (("open", finding, None) for finding in self.open)
+        yield from (("expired", *pair) for pair in self.expired)
+        yield from (("excepted", *pair) for pair in self.excepted)
+
+    @property
+    def against(self) -> tuple[Finding, ...]:
+        """Return what no valid exception covers."""
+        return (*self.open, *(finding for finding, _ in self.expired))
+
 
 def judge_findings(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
     """Compare findings with exceptions. An exception is valid until the end of the day `expires`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
+from typing import Any
 
 from dlc.buildspec.models import ScanException
 from dlc.core.environment import cache_folder, find_ca_bundle, read_proxies
@@ -52,12 +53,52 @@ def ask_suite(facts: Facts, today: date) -> Answer:
     return Answer(f"{source} (until {suite.until})", ended, 1, ())
 
 
+def as_dict(found: Scan) -> dict[str, object]:
+    """Return the scan as a value for JSON."""
+    verdict = found.verdict
+    pairs = {
+        name: [
+            {**asdict(finding), "exception": exception.model_dump()} for finding, exception in getattr(verdict, name)
+        ]
+        for name in ("excepted", "expired")
+    }
+    unused = [exception.model_dump() for exception in verdict.unused]
+    return {"ref": found.ref, "answers": [asdict(answer) for answer in found.answers],
+            "open": [asdict(finding) for finding in verdict.open], **pairs, "unused_exceptions": unused}  # fmt: skip
+
+
+def parse_scan(value: Any) -> Scan:
+    """Return the scan that `as_dict` made a value of; its answers without the findings, which the verdict has.
+
+    Raises ValueError for another value.
+    """
+    try:
+        excepted, expired = (
+            tuple((_parse_finding(row), ScanException.model_validate(row["exception"])) for row in value[name])
+            for name in ("excepted", "expired")
+        )
+        verdict = Verdict(tuple(map(_parse_finding, value["open"])), excepted, expired, ())
+        answers = [Answer(str(each["source"]), (), int(each["asked"]), tuple(each["unknown"]), str(each["unanswered"]))
+                   for each in value["answers"]]  # fmt: skip
+        return Scan(str(value["ref"]), tuple(answers), verdict)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ValueError("JSON that `dlc scan --json` did not print") from None
+
+
+def _parse_finding(row: Any) -> Finding:
+    """Return the finding of a row. Raises LookupError, TypeError, ValueError for another one."""
+    texts = [*(row[key] for key in ("package", "version", "advisory", "fix")), *row["aliases"]]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a finding with other values than texts")
+    package, version, advisory, fix, *aliases = texts
+    return Finding(package, version, advisory, tuple(aliases), fix)
+
+
 def require_clean(found: Scan) -> None:
     """Raise ImageError for findings that no exception covers, ProcessError if a source could not be asked."""
     verdict = found.verdict
-    if verdict.open or verdict.expired:
-        against = (*verdict.open, *(finding for finding, _ in verdict.expired))
-        names = ", ".join(dict.fromkeys(finding.package for finding in against))
+    if verdict.against:
+        names = ", ".join(dict.fromkeys(finding.package for finding in verdict.against))
         raise ImageError(
             f"{found.ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} "
             f"whose exception has expired: {names[:200]}",

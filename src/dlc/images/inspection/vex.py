@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote
 
 import dlc
 from dlc.buildspec.models import ScanException
 from dlc.buildspec.variant import normal_name
+from dlc.core.labels import format_time
 from dlc.images.inspection.advisories import EXCEPTIONS, Finding, Verdict
 from dlc.images.inspection.facts import Facts
 from dlc.images.inspection.sbom import Json, make_package_url
@@ -44,7 +45,7 @@ def make_vex(facts: Facts, product: str, verdict: Verdict, moment: datetime) -> 
         "@context": CONTEXT,
         "@id": f"urn:dlc:vex:{digest}",
         "author": ", ".join(owners) or "dlc scan",
-        "timestamp": moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "timestamp": format_time(moment),
         "version": 1,
         "tooling": f"dlc {dlc.__version__}",
         "statements": statements,

@@ -12,7 +12,7 @@ from dlc.images.proof.dsse import BUNDLES
 from dlc.images.proof.opening import Evidence, Refusal
 from dlc.images.push.promote import parse_labels
 from dlc.images.push.referrers import SPDX
-from dlc.images.push.registry.repository import Manifest, Repository, make_digest
+from dlc.images.push.registry.repository import INDEXES, Manifest, Repository, make_digest
 from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, read_signature
 
 # BuildKit keeps its own attestations in an index, beside the images, as if for this platform.
@@ -24,9 +24,10 @@ def list_images(repository: Repository, registry: str, reference: str) -> tuple[
 
     Raises RegistryError if the registry has neither.
     """
-    if repository.manifest(reference) is not None:
+    there = repository.any_manifest(reference)
+    if there and there.kind not in INDEXES:
         return (reference,)
-    listed = repository.platforms(reference)
+    listed = there.content["manifests"] if there else ()
     found = [str(each["digest"]) for each in listed if (each.get("platform") or {}).get("os") != NO_PLATFORM]
     if not found:
         raise RegistryError(

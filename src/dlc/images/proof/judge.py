@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from dlc.core.errors import DlcError
 from dlc.core.labels import ID, KEY, PLATFORM, REVISION
-from dlc.images.proof.opening import Evidence, Opened, Refusal, Signed, Signer, open_evidence
+from dlc.images.proof.opening import Evidence, Opened, Refusal, Signed, Verifier, open_evidence
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin, read_origin
 from dlc.images.proof.results import parse_time, read_scan, read_tests
@@ -76,9 +76,11 @@ class _Judgement:
             self.refusals.append(unread[0])
 
 
-def judge(evidence: Evidence, signers: Sequence[Signer], policy: Policy, build_key: BuildKey, now: datetime) -> Verdict:
+def judge(
+    evidence: Evidence, verifiers: Sequence[Verifier], policy: Policy, build_key: BuildKey, now: datetime
+) -> Verdict:
     """Judge an image. `build_key` is asked only if the policy compares the image with the checkout."""
-    judgement = _Judgement(open_evidence(evidence, signers), policy, now)
+    judgement = _Judgement(open_evidence(evidence, verifiers), policy, now)
     for kind, name in NAMES.items():
         if kind not in (PROVENANCE, BILL, SCAN, TESTS) and name in policy.require and (found := judgement.find(kind)):
             judgement.prove(name, found[0].signer)

@@ -32,7 +32,7 @@ def require_package() -> None:
 
 
 @dataclass(frozen=True)
-class KeylessHand:
+class KeylessSigner:
     """Signs as the identity of this CI job: sigstore certifies a key of some minutes and keeps a public record."""
 
     signer: Signer
@@ -51,7 +51,7 @@ class KeylessHand:
         """Return no plain signature: there is no key that could verify it later."""
 
 
-def open_hand() -> KeylessHand:
+def open_signer() -> KeylessSigner:
     """Return what signs as this job's identity. Raises UsageError if there is none, RegistryError if sigstore fails."""
     require_package()
     from sigstore.errors import Error
@@ -66,7 +66,7 @@ def open_hand() -> KeylessHand:
                 f"--sign {WORD}: expected the identity of a CI job, found none",
                 "a job of GitHub Actions needs the permission `id-token: write`; elsewhere sign by a key",
             )
-        return KeylessHand(
+        return KeylessSigner(
             Signer(IdentityToken(found), SigningContext.from_trust_config(ClientTrustConfig.production()))
         )
     except (Error, OSError) as error:
@@ -74,7 +74,7 @@ def open_hand() -> KeylessHand:
 
 
 @dataclass(frozen=True)
-class IdentitySigner:
+class IdentityVerifier:
     """Whoever an issuer of tokens vouches for under this name."""
 
     identity: str
@@ -107,10 +107,10 @@ class _AnyIdentity:
         """Raise nothing."""
 
 
-def make_signer(identity: str, issuer: str) -> IdentitySigner:
+def make_verifier(identity: str, issuer: str) -> IdentityVerifier:
     """Return the signer of this name. Raises UsageError if the package is not there."""
     require_package()
-    return IdentitySigner(identity, issuer)
+    return IdentityVerifier(identity, issuer)
 
 
 def _verifies(bundle: Bundle, policy: Any) -> bool:
@@ -119,7 +119,7 @@ def _verifies(bundle: Bundle, policy: Any) -> bool:
     from sigstore.models import InvalidBundle
 
     try:
-        _, payload = _make_verifier().verify_dsse(Parsed.from_json(bundle.data), policy)
+        _, payload = _load_verifier().verify_dsse(Parsed.from_json(bundle.data), policy)
     except (VerificationError, InvalidBundle, ValueError):
         return False
     # Parsed once more by another parser: both must have read the same.
@@ -127,7 +127,7 @@ def _verifies(bundle: Bundle, policy: Any) -> bool:
 
 
 @cache
-def _make_verifier() -> Verifier:
+def _load_verifier() -> Verifier:
     from sigstore.errors import Error
     from sigstore.verify import Verifier
 

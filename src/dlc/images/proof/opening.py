@@ -49,8 +49,8 @@ class Refusal:
         return f"{self.name}: {self.text}"
 
 
-class Signer(Protocol):
-    """Somebody whose signatures count."""
+class Verifier(Protocol):
+    """Tells whose signatures count: those of one key, or of one identity."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Signer(Protocol):
 
 
 @dataclass(frozen=True)
-class KeySigner:
+class KeyVerifier:
     """Whoever has the private key of this public key."""
 
     key: PublicKey
@@ -128,36 +128,36 @@ class Opened:
         return Refusal(f"{name}-{first.name}", first.text)
 
 
-def open_evidence(evidence: Evidence, signers: Sequence[Signer]) -> Opened:
+def open_evidence(evidence: Evidence, verifiers: Sequence[Verifier]) -> Opened:
     """Verify every signature, and compare what each statement is about with the image."""
     opened = Opened()
     for data in evidence.bundles:
-        _open_bundle(data, evidence, signers, opened)
+        _open_bundle(data, evidence, verifiers, opened)
     for found in evidence.signatures:
-        _open_payload(found, evidence, signers, opened)
+        _open_payload(found, evidence, verifiers, opened)
     return opened
 
 
-def _open_bundle(data: bytes, evidence: Evidence, signers: Sequence[Signer], opened: Opened) -> None:
+def _open_bundle(data: bytes, evidence: Evidence, verifiers: Sequence[Verifier], opened: Opened) -> None:
     try:
         bundle = parse_bundle(data)
         statement = parse_statement(bundle.payload)
     except ValueError as error:
         opened.refuse(ANY_KIND, "unreadable", f"expected a bundle with a signed statement, found {error}")
         return
-    signer = next((signer for signer in signers if signer.accepts(bundle)), None)
-    if signer is None:
-        _refuse_signature(bundle, statement.kind, signers, opened)
+    verifier = next((each for each in verifiers if each.accepts(bundle)), None)
+    if verifier is None:
+        _refuse_signature(bundle, statement.kind, verifiers, opened)
     elif evidence.digest not in statement.digests:
         _refuse_subject(statement.kind, evidence, statement.digests, opened)
     else:
-        opened.add(statement.kind, Signed(statement, signer.name))
+        opened.add(statement.kind, Signed(statement, verifier.name))
 
 
-def _refuse_signature(bundle: Bundle, kind: str, signers: Sequence[Signer], opened: Opened) -> None:
+def _refuse_signature(bundle: Bundle, kind: str, verifiers: Sequence[Verifier], opened: Opened) -> None:
     """Tell a signature that is wrong from one by somebody else."""
-    names = ", ".join(signer.name for signer in signers)
-    if any(signer.is_named_in(bundle) for signer in signers):
+    names = ", ".join(each.name for each in verifiers)
+    if any(each.is_named_in(bundle) for each in verifiers):
         opened.refuse(kind, "invalid", f"expected a signature by {names}, found one that does not verify")
     else:
         opened.refuse(
@@ -174,18 +174,18 @@ def _refuse_subject(kind: str, evidence: Evidence, digests: Iterable[str], opene
     opened.refuse(kind, "of-another-image", f"expected a statement about {evidence.digest}, found one about {found}")
 
 
-def _open_payload(found: SignedPayload, evidence: Evidence, signers: Sequence[Signer], opened: Opened) -> None:
+def _open_payload(found: SignedPayload, evidence: Evidence, verifiers: Sequence[Verifier], opened: Opened) -> None:
     try:
         digest = parse_payload(found.payload)
     except ValueError as error:
         opened.refuse(SIGNATURE, "unreadable", f"expected the payload of a signature, found {error}")
         return
-    signer = next((signer for signer in signers if signer.accepts_payload(found.signature, found.payload)), None)
-    if signer is None:
-        names = ", ".join(signer.name for signer in signers)
+    verifier = next((each for each in verifiers if each.accepts_payload(found.signature, found.payload)), None)
+    if verifier is None:
+        names = ", ".join(each.name for each in verifiers)
         opened.refuse(SIGNATURE, "invalid", f"expected a signature by {names}, found one that does not verify")
     elif digest != evidence.digest:
         _refuse_subject(SIGNATURE, evidence, [digest], opened)
     else:
         empty: Mapping[str, Any] = {}
-        opened.add(SIGNATURE, Signed(Statement(SIGNATURE, (digest,), empty), signer.name))
+        opened.add(SIGNATURE, Signed(Statement(SIGNATURE, (digest,), empty), verifier.name))

@@ -11,9 +11,9 @@ from dlc.core.errors import ProofError, UsageError
 from dlc.images.proof.dsse import Bundle
 from dlc.images.proof.evidence import list_images, read_evidence
 from dlc.images.proof.judge import BuildKey, Verdict, judge
-from dlc.images.proof.keyless import make_signer
+from dlc.images.proof.keyless import make_verifier
 from dlc.images.proof.keys import read_public_key
-from dlc.images.proof.opening import Evidence, KeySigner, Signer
+from dlc.images.proof.opening import Evidence, KeyVerifier, Verifier
 from dlc.images.proof.policy import Policy
 from dlc.images.push.registry.repository import Repository
 
@@ -39,24 +39,24 @@ class Anybody:
         return True
 
 
-def find_signers(policy: Policy, file: Path | None, key: Path | None) -> tuple[Signer, ...]:
+def find_verifiers(policy: Policy, file: Path | None, key: Path | None) -> tuple[Verifier, ...]:
     """Return who may sign by a policy of this file and a key; nobody if neither names somebody."""
-    found: list[Signer] = [KeySigner(read_public_key(key))] if key else []
+    found: list[Verifier] = [KeyVerifier(read_public_key(key))] if key else []
     for signer in policy.signers:
         path = (file or Path()).parent / signer.key
         is_key = bool(signer.key)
-        found.append(KeySigner(read_public_key(path)) if is_key else make_signer(signer.identity, signer.issuer))
+        found.append(KeyVerifier(read_public_key(path)) if is_key else make_verifier(signer.identity, signer.issuer))
     return tuple(found)
 
 
-def require_signers(signers: Sequence[Signer], verb: str) -> None:
+def require_verifiers(verifiers: Sequence[Verifier], verb: str) -> None:
     """Raise UsageError if nobody may sign."""
-    if not signers:
+    if not verifiers:
         raise UsageError(f"{verb}: expected who may sign, found nobody", "--key FILE, or signers in --policy FILE")
 
 
 def judge_images(
-    repository: Repository, registry: str, reference: str, signers: Sequence[Signer], policy: Policy,
+    repository: Repository, registry: str, reference: str, verifiers: Sequence[Verifier], policy: Policy,
     build_key: BuildKey,
 ) -> list[Judged]:  # fmt: skip
     """Read and judge the image of a reference, or those of all platforms if it means an index.
@@ -66,7 +66,7 @@ def judge_images(
     found = []
     for name in list_images(repository, registry, reference):
         evidence = read_evidence(repository, registry, name)
-        found.append((evidence, judge(evidence, signers, policy, build_key, datetime.now(UTC))))
+        found.append((evidence, judge(evidence, verifiers, policy, build_key, datetime.now(UTC))))
     return found
 
 

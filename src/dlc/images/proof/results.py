@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 import dlc
+from dlc.buildspec.models import ScanException
+from dlc.core.labels import format_time
 from dlc.images.inspection.advisories import Finding
 from dlc.images.inspection.scan import Scan
 from dlc.images.proof.statement import Predicate
@@ -55,10 +57,7 @@ class TestRecord:
 
 def make_scan_predicate(found: Scan, started: datetime, finished: datetime) -> Predicate:
     """Return a scan in the form of in-toto's vulns v0.2: every finding, with the state that dlc gives it."""
-    rows = [_describe_finding(finding, "open") for finding in found.verdict.open]
-    for state in ("excepted", "expired"):
-        pairs = getattr(found.verdict, state)
-        rows += [_describe_finding(finding, state, exception.model_dump()) for finding, exception in pairs]
+    rows = [_describe_finding(*each) for each in found.verdict.list_states()]
     sources = [{"source": answer.source, "asked": answer.asked, "unanswered": answer.unanswered}
                for answer in found.answers]  # fmt: skip
     return {
@@ -73,9 +72,9 @@ def make_scan_predicate(found: Scan, started: datetime, finished: datetime) -> P
     }
 
 
-def _describe_finding(finding: Finding, state: str, exception: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+def _describe_finding(state: str, finding: Finding, exception: ScanException | None) -> Mapping[str, Any]:
     said = {**asdict(finding), "aliases": list(finding.aliases), "state": state}
-    annotations = [said, {"exception": exception}] if exception else [said]
+    annotations = [said, {"exception": exception.model_dump()}] if exception else [said]
     return {"id": finding.advisory, "severity": list(NO_SEVERITY), "annotations": annotations}
 
 
@@ -121,11 +120,6 @@ def read_tests(predicate: Predicate) -> TestResult:
         return TestResult(finished, len(predicate.get("passedTests", ())), failed)
     except (KeyError, TypeError, AttributeError):
         raise ValueError("JSON that is no result of dlc test") from None
-
-
-def format_time(moment: datetime) -> str:
-    """Return a time as RFC 3339 has it, in whole seconds of UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: Any) -> datetime:

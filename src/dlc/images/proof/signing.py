@@ -33,7 +33,7 @@ CONTENT, PREDICATE_TYPE = "dev.sigstore.bundle.content", "dev.sigstore.bundle.pr
 ENVELOPE = "dsse-envelope"
 
 
-class Hand(Protocol):
+class Signer(Protocol):
     """What signs: a key, or an identity for which there is no plain signature."""
 
     def sign_statement(self, payload: bytes) -> bytes:
@@ -44,7 +44,7 @@ class Hand(Protocol):
 
 
 @dataclass(frozen=True)
-class KeyHand:
+class KeySigner:
     """Signs by a key."""
 
     key: PrivateKey
@@ -58,12 +58,12 @@ class KeyHand:
         return self.key.sign(payload)
 
 
-def open_hand(word: str, environment: Mapping[str, str]) -> Hand:
+def open_signer(word: str, environment: Mapping[str, str]) -> Signer:
     """Return what signs by the user's word: a file with a private key, or `keyless`.
 
     Raises UsageError for another file, and for `keyless` without an identity.
     """
-    return keyless.open_hand() if word == keyless.WORD else KeyHand(read_private_key(Path(word), environment))
+    return keyless.open_signer() if word == keyless.WORD else KeySigner(read_private_key(Path(word), environment))
 
 
 def read_address(root: Path) -> str:
@@ -75,7 +75,7 @@ def read_address(root: Path) -> str:
 
 
 def attach_proof(
-    repository: Repository, image: Manifest, reference: str, hand: Hand, said: Mapping[str, Predicate]
+    repository: Repository, image: Manifest, reference: str, signer: Signer, said: Mapping[str, Predicate]
 ) -> tuple[str, ...]:
     """Sign and attach what is said about an image, by type of predicate, then sign the image itself.
 
@@ -83,11 +83,11 @@ def attach_proof(
     """
     attached = []
     for kind, predicate in {**said, SIGNATURE: {}}.items():
-        bundle = hand.sign_statement(make_statement(reference, image.digest, kind, predicate))
+        bundle = signer.sign_statement(make_statement(reference, image.digest, kind, predicate))
         named = {CONTENT: ENVELOPE, PREDICATE_TYPE: kind}
         attached.append(attach_document(repository, image, BUNDLE, bundle, named))
     payload = make_payload(reference, image.digest)
-    if (signature := hand.sign_payload(payload)) is not None:
+    if (signature := signer.sign_payload(payload)) is not None:
         _put_signature(repository, image, SignedPayload(payload, signature))
     return tuple(attached)
 

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 from dlc.core.atomic_files import replace_text, report_disk_errors
-from dlc.images.proof.results import TestRecord, format_time, parse_time
+from dlc.core.labels import format_time
+from dlc.images.proof.results import TestRecord, parse_time
 
 FOLDER = "tests"
-
-
-def read_report(text: str, identifiers: Collection[str]) -> Mapping[str, tuple[list[str], list[str]]]:
-    """Return the names of the tests that passed and of those that failed, by image, from pytest's JUnit XML. Pure.
-
-    A test that was skipped is neither. Raises ValueError for other text.
-    """
-    found: dict[str, tuple[list[str], list[str]]] = {identifier: ([], []) for identifier in identifiers}
-    try:
-        # pytest, which dlc started, wrote it.
-        root = ElementTree.fromstring(text)  # noqa: S314
-    except ElementTree.ParseError as error:
-        raise ValueError(f"expected pytest's report as XML, found {error}") from None
-    for case in root.iter("testcase"):
-        name = case.get("name", "")
-        about = [identifier for identifier in identifiers if identifier in name]
-        if not about or case.find("skipped") is not None:
-            continue
-        # pytorch-2.9-...-py311 is a part of pytorch-2.9-...-py311-xla.
-        passed, failed = found[max(about, key=len)]
-        is_bad = case.find("failure") is not None or case.find("error") is not None
-        (failed if is_bad else passed).append(f"{case.get('classname', '')}::{name}")
-    return found
 
 
 def write_record(cache: Path, record: TestRecord) -> None:

@@ -8,26 +8,22 @@ hosts and old engines may not read zstd.
 from __future__ import annotations
 
 import errno
-import json
 import queue
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dlc.core.compression import COMPRESSIONS, Source, Through, open_plain
 from dlc.core.errors import DiskError, ImageError
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Members, open_archive, open_member, read_members, save_image
-from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
+from dlc.images.push.registry.repository import CONFIG, Descriptor, Repository, describe_blob, make_digest
 
-CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-Descriptor = Mapping[str, Any]
 REMEDY = "free space, or name another folder in TMPDIR"
 DRAFT = ".draft"
 AT_A_TIME = 4
@@ -49,9 +45,8 @@ class Saved:
     def write_config(self) -> Descriptor:
         """Write the configuration as a blob; return its descriptor."""
         data = self.config
-        digest = make_digest(data)
-        self.blob(digest).write_bytes(data)
-        return {"mediaType": CONFIG, "digest": digest, "size": len(data)}
+        self.blob(make_digest(data)).write_bytes(data)
+        return describe_blob(CONFIG, data)
 
     def write_layer(self, member: str, diff_id: str, compression: str) -> Descriptor:
         """Write a layer as a compressed blob; return its descriptor.
@@ -84,12 +79,6 @@ def open_saved(engine: Engine, ref: str, folder: Path) -> Iterator[Saved]:
         found = read_members(path, archive)
     with tarfile.open(path, "r:") as archive:
         yield Saved(archive, found, blobs)
-
-
-def make_manifest(config: Descriptor, layers: list[Descriptor]) -> Manifest:
-    """Make the manifest of an image, with its keys in the order that BuildKit gives them. Pure."""
-    content = {"schemaVersion": 2, "mediaType": KINDS[0], "config": config, "layers": layers}
-    return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
 
 
 def compress_layer(layer: Source, folder: Path, kind: str) -> Path:

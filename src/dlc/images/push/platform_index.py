@@ -6,12 +6,12 @@ The tags that an image of one platform has alone (`2.21.0-training-cpu-py311-boo
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dlc.images.push.promote import move_tag
-from dlc.images.push.registry.repository import INDEX, Manifest, Repository
+from dlc.core.platforms import split_suffix
+from dlc.images.push.registry.repository import INDEX, Manifest, Repository, describe_blob
+from dlc.images.push.tags import move_tag
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,32 @@ def make_index(images: Mapping[str, Manifest]) -> Manifest:
     for name in sorted(images):
         system, _, architecture = name.partition("/")
         image = images[name]
-        descriptor = {"mediaType": image.kind, "digest": image.digest, "size": len(image.data)}
-        entries.append({**descriptor, "platform": {"architecture": architecture, "os": system}})
-    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}
-    return Manifest(json.dumps(content, separators=(",", ":")).encode(), INDEX)
+        entries.append(
+            {**describe_blob(image.kind, image.data), "platform": {"architecture": architecture, "os": system}}
+        )
+    return Manifest.of({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
 
 
-def publish_index(repository: Repository, images: Mapping[str, Manifest], tags: Sequence[str]) -> Manifest:
-    """Store the index over images that the registry has, and move the tags to it. Raises MismatchError."""
-    index = make_index(images)
-    repository.put_manifest(index.digest, index)
-    for tag in tags:
-        move_tag(repository, tag, index)
-    return index
+def move_tags(
+    repository: Repository, identifier: str, image: Manifest, tags: tuple[str, ...], family: Family | None,
+    say: Callable[[str], None],
+) -> tuple[str, ...]:  # fmt: skip
+    """Move the tags of an image that was verified; return those that were moved.
+
+    If the images of all other platforms are there, the tags that it shares with them mean an index over all.
+    Raises MismatchError.
+    """
+    platform = split_suffix(identifier)[1].name
+    others = family.find_others(repository, platform) if family else {}
+    shared = family.shared if family and others else ()
+    own = tuple(tag for tag in tags if tag not in shared)
+    for tag in own:
+        move_tag(repository, tag, image)
+    if shared:
+        images = {**others, platform: image}
+        index = make_index(images)
+        repository.put_manifest(index.digest, index)
+        for tag in shared:
+            move_tag(repository, tag, index)
+        say(f"{index.digest}: {', '.join(sorted(images))} under {', '.join(shared)}")
+    return (*own, *shared)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import ImageError, RegistryError
 from dlc.core.labels import KEY
-from dlc.images.push.push import make_tags
 from dlc.images.push.referrers import list_referrer, put_blob
 from dlc.images.push.registry.repository import (
     DAMAGED,
@@ -23,13 +21,12 @@ from dlc.images.push.registry.repository import (
     make_fallback_tag,
 )
 from dlc.images.push.simple_signing import join_signatures
+from dlc.images.push.tags import OF_SET, make_tags, move_tag
 from dlc.images.push.verify import MismatchError
 
 Say = Callable[[str], None]
 # Raises an error unless an image has what has to be known of it.
 RequireProofs = Callable[[Repository, Manifest], None]
-# `make_tags` puts it behind the stem of an image of --set.
-OF_SET = re.compile(r"-set-[0-9a-f]+(?=-|$)")
 # Tags of signatures and of attestations: layers with annotations, which are joined if both registries have some.
 OF_COSIGN = (".sig", ".att")
 PUSH = "dlc push GLOB --to REGISTRY/REPO, with the registry that it is to be promoted from"
@@ -219,14 +216,3 @@ def _copy_blob(source: Repository, target: Repository, digest: str, size: int, s
         target.upload(path, digest)
     say(f"{size / 1e6:.1f} MB  {digest}")
     return size
-
-
-def move_tag(target: Repository, tag: str, image: Manifest) -> None:
-    """Move a tag to the image, and check that it was moved."""
-    there = target.any_manifest(tag)
-    if there is not None and there.digest == image.digest:
-        return
-    target.put_manifest(tag, image)
-    moved = target.any_manifest(tag)
-    if moved is None or moved.digest != image.digest:
-        raise MismatchError(f"{target.name}:{tag}", image.digest, moved.digest if moved else "no manifest")

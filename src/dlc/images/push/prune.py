@@ -1,4 +1,4 @@
-"""What of a repository no tag needs any more, by a policy, and its removal."""
+"""What a retention policy keeps of a repository, and the removal of the rest."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 
 from dlc.core.errors import RegistryError
 from dlc.core.labels import CREATED, KEY
+from dlc.engine.builders import UNVERIFIED
 from dlc.images.push.promote import read_labels
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
+from dlc.images.push.tags import OF_CONTENT, OF_DAY
 
 Say = Callable[[str], None]
-# Of a tag that `make_tags` made: what is before the content key, or before the day.
-OF_CONTENT = re.compile(r"(.+)-([0-9a-f]{12})")
-OF_DAY = re.compile(r"(.+)-(\d{8})")
-# What a builder pushed and nobody has verified yet; `dlc build --push` moves on from it.
-UNVERIFIED = "-unverified"
 # Tags of documents: the index of referrers, and cosign's signatures and attestations.
 OF_DOCUMENT = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
 
 
 @dataclass(frozen=True)
-class Policy:
+class Retention:
     """Which builds stay besides those that a moving tag means: the last `keep`, and those of the last `days`."""
 
     keep: int
@@ -102,7 +99,7 @@ def _describe_build(repository: Repository, image: Manifest, tags: Sequence[str]
     return Build(image.digest, tuple(sorted(tags)), stems[0] if labels.get(KEY) and stems else "", day, members)
 
 
-def choose(listed: Listed, policy: Policy, today: date) -> tuple[Choice, ...]:
+def choose(listed: Listed, retention: Retention, today: date) -> tuple[Choice, ...]:
     """Choose what stays. Pure.
 
     A tag that dlc gives to no image was set by somebody who needs it. Days are those of the commits.
@@ -117,17 +114,17 @@ def choose(listed: Listed, policy: Policy, today: date) -> tuple[Choice, ...]:
     for build in sorted(listed.builds, key=lambda build: (build.stem, build.day, build.digest)):
         others = [tag for tag in build.tags if not _is_of_push(tag, build.stem)]
         age = (today - build.day).days
+        why, goes = f"its commit is {age} days old", False
         if others:
             kind = "the moving tag" if set(others) <= stems else "a tag that dlc did not set"
-            found.append(Choice(build.digest, build.tags, False, f"{kind} {others[0]} means it"))
+            why = f"{kind} {others[0]} means it"
         elif build.digest in held:
-            found.append(Choice(build.digest, build.tags, False, "an index over several platforms has it"))
-        elif build.digest in newest.get(build.stem, ())[: policy.keep]:
-            found.append(Choice(build.digest, build.tags, False, f"one of the last {policy.keep} builds"))
-        elif age < policy.days:
-            found.append(Choice(build.digest, build.tags, False, f"its commit is {age} days old"))
+            why = "an index over several platforms has it"
+        elif build.digest in newest.get(build.stem, ())[: retention.keep]:
+            why = f"one of the last {retention.keep} builds"
         else:
-            found.append(Choice(build.digest, build.tags, True, f"its commit is {age} days old"))
+            goes = age >= retention.days
+        found.append(Choice(build.digest, build.tags, goes, why))
     orphans = [Choice(tag, (tag,), True, "a document about an image that is gone") for tag in listed.orphans]
     return (*found, *orphans)
 

@@ -1,42 +1,29 @@
-"""Pushes a built image: blobs, then the manifest by its digest; verifies what is served; moves the tags last.
-
-Of an image's tags `2.13.0-training-cpu-py311-bookworm` moves with every push. With `-20261120` at its end it names the
-day of the commit, with `-0123456789ab` the first digits of the content key, which differ for other sources. An image of
-`--set` keeps the `-set-0123abcd` of its reference in each of them: it never takes the plain image's tags.
-"""
+"""Pushes a built image: blobs, then the manifest by its digest; verifies what is served; moves the tags last."""
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DiskError, ImageError
-from dlc.core.labels import CREATED, FRAMEWORK, FRAMEWORK_VERSION, ID, KEY, OS
+from dlc.core.labels import FRAMEWORK
 from dlc.engine.connection import Engine
-from dlc.images.push.layers import Descriptor, Saved, Uploads, open_saved
-from dlc.images.push.layers import make_manifest as manifest_of
+from dlc.images.push.layers import Saved, Uploads, open_saved
+from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.referrers import attach_bill
-from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.registry.repository import Descriptor, Manifest, Repository, make_manifest
+from dlc.images.push.tags import make_tags
 from dlc.images.push.verify import Inspected, MismatchError, require_same, verify_served
 from dlc.plan.plan import Plan
 
 Say = Callable[[str], None]
-KEY_DIGITS = 12
-# Characters of a tag, by the distribution specification.
-LONGEST = 128
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-OURS = "dlc build GLOB: dlc's own images have them"
-# Variant.suffix puts this behind a reference.
-OF_SET = re.compile(r"-set-[0-9a-f]+$")
 WORKSPACE_PREFIX = "dlc-push-"
 
 
@@ -103,10 +90,12 @@ def push_image(
     say: Say,
     bill: Callable[[], bytes],
     prove: Callable[[Repository, Manifest], None] = leave_unsigned,
+    family: Family | None = None,
 ) -> Pushed:
     """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
 
     `bill` makes the bill of materials, which is attached before any tag moves; `prove` attaches what is signed.
+    `family` are the images of other platforms that share tags with it.
     """
     start = time.monotonic()
     uploaded = 0
@@ -119,10 +108,9 @@ def push_image(
         verify_served(order.inspected, repository, manifest.digest)
     attached = attach_bill(repository, manifest, bill)
     prove(repository, manifest)
-    for tag in order.tags:
-        _move_tag(repository, tag, manifest)
+    tags = move_tags(repository, order.id, manifest, order.tags, family, say)
     seconds = time.monotonic() - start
-    return Pushed(order.id, repository.name, manifest.digest, attached, order.tags, uploaded, seconds)
+    return Pushed(order.id, repository.name, manifest.digest, attached, tags, uploaded, seconds)
 
 
 def _find_complete(order: Order, repository: Repository, compression: str) -> Manifest | None:
@@ -148,56 +136,9 @@ def _upload_image(image: Saved, repository: Repository, compression: str, say: S
     config = image.write_config()
     uploads.add(config["digest"], image.blob(config["digest"]))
     uploads.finish()
-    made = manifest_of(config, [layers[diff_id] for diff_id in diff_ids])
+    made = make_manifest(config, [layers[diff_id] for diff_id in diff_ids])
     repository.put_manifest(made.digest, made)
     return made, uploads.sent
-
-
-def _move_tag(repository: Repository, tag: str, manifest: Manifest) -> None:
-    """Move a tag to the manifest, and check that it was moved."""
-    if _read_tag_digest(repository, tag) != manifest.digest:
-        repository.put_manifest(tag, manifest)
-        if (found := _read_tag_digest(repository, tag)) != manifest.digest:
-            raise MismatchError(f"{repository.name}:{tag}", manifest.digest, found)
-
-
-def _read_tag_digest(repository: Repository, tag: str) -> str:
-    found = repository.manifest(tag)
-    return found.digest if found else "no manifest"
-
-
-def make_tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the tag with the content key, then the day, then the one that moves: they are set in this order.
-
-    `ref` and `labels` are the image's. Raises ImageError when one is missing that dlc sets.
-    """
-    try:
-        _framework, _series, job, device, python, *flavor = _require_label(ref, labels, ID).split("-")
-        day = datetime.fromisoformat(_require_label(ref, labels, CREATED)).strftime("%Y%m%d")
-    except ValueError:
-        raise ImageError(f"{ref}: expected {ID} and {CREATED} as dlc sets them, found other labels", OURS) from None
-    # The device says `+cpu` already.
-    version = _require_label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]
-    system = _name_system(_require_label(ref, labels, OS))
-    key = _require_label(ref, labels, KEY)[:KEY_DIGITS]
-    stem = "-".join([version, job, device, python, *flavor, system])
-    suffix = found[0] if (found := OF_SET.search(ref)) else ""
-    stem = stem[: LONGEST - 1 - KEY_DIGITS - len(suffix)].rstrip("-.") + suffix
-    if not TAG.fullmatch(f"{stem}-{key}"):
-        raise ImageError(f"{ref}: expected labels that make a tag, found {stem}-{key}", OURS)
-    return f"{stem}-{key}", f"{stem}-{day}", stem
-
-
-def _require_label(ref: str, labels: Mapping[str, str], name: str) -> str:
-    if not labels.get(name):
-        raise ImageError(f"{ref}: expected the label {name}, found none", OURS)
-    return labels[name]
-
-
-def _name_system(text: str) -> str:
-    """Return `bookworm` for our own base, `ubuntu-24.04` for the user's `registry.example/ubuntu:24.04`."""
-    name = text.partition("@")[0].rpartition("/")[2].lower()
-    return re.sub(r"[^a-z0-9._]+", "-", name.removeprefix("debian-")).strip("-.")
 
 
 @contextmanager

@@ -6,13 +6,20 @@ A registry without the referrers API (docker-registry 2.8, older ones of vendors
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from dlc.core.atomic_files import scratch_folder
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.images.push.registry.repository import (
+    INDEX,
+    KINDS,
+    Manifest,
+    Repository,
+    describe_blob,
+    make_digest,
+    make_fallback_tag,
+)
 
 SPDX = "application/spdx+json"
 EMPTY = b"{}"
@@ -54,16 +61,15 @@ def put_blob(repository: Repository, content: bytes) -> None:
 
 def make_referrer(subject: Manifest, kind: str, document: bytes, annotations: Annotations = NONE) -> Manifest:
     """Make the manifest of a document about an image. Pure."""
-    content = {
+    return Manifest.of({
         "schemaVersion": 2,
         "mediaType": KINDS[0],
         "artifactType": kind,
-        "config": _describe_blob(EMPTY_KIND, EMPTY),
-        "layers": [_describe_blob(kind, document)],
-        "subject": _describe_blob(subject.kind, subject.data),
+        "config": describe_blob(EMPTY_KIND, EMPTY),
+        "layers": [describe_blob(kind, document)],
+        "subject": describe_blob(subject.kind, subject.data),
         **({"annotations": dict(annotations)} if annotations else {}),
-    }
-    return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
+    })  # fmt: skip
 
 
 def list_referrer(repository: Repository, subject: Manifest, descriptor: Mapping[str, Any]) -> None:
@@ -78,15 +84,10 @@ def list_referrer(repository: Repository, subject: Manifest, descriptor: Mapping
         return
     others = [found for found in there if found.get("digest") != descriptor["digest"]]
     content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, descriptor]}
-    data = json.dumps(content, separators=(",", ":")).encode()
-    repository.put_manifest(make_fallback_tag(subject.digest), Manifest(data, INDEX))
+    repository.put_manifest(make_fallback_tag(subject.digest), Manifest.of(content))
 
 
 def describe_referrer(manifest: Manifest) -> Mapping[str, Any]:
     """Return the descriptor of a document's manifest in an index. Pure."""
     named = {name: manifest.content[name] for name in ("artifactType", "annotations") if name in manifest.content}
-    return {**_describe_blob(manifest.kind, manifest.data), **named}
-
-
-def _describe_blob(kind: str, data: bytes) -> Mapping[str, Any]:
-    return {"mediaType": kind, "digest": make_digest(data), "size": len(data)}
+    return {**describe_blob(manifest.kind, manifest.data), **named}

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlc.images.push.registry.repository import KINDS, Manifest, make_digest
+from dlc.images.push.registry.repository import CONFIG, Manifest, describe_blob, make_fallback_tag, make_manifest
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 ANNOTATION = "dev.cosignproject.cosign/signature"
 TYPE = "cosign container image signature"
-CONFIG = "application/vnd.oci.image.config.v1+json"
 NEVER = "0001-01-01T00:00:00Z"
 
 
@@ -30,7 +29,7 @@ class SignedPayload:
 
 def make_signature_tag(digest: str) -> str:
     """Return the tag under which cosign looks for the signatures of an image."""
-    return f"{digest.replace(':', '-')}.sig"
+    return f"{make_fallback_tag(digest)}.sig"
 
 
 def make_payload(reference: str, digest: str) -> bytes:
@@ -57,12 +56,8 @@ def parse_payload(payload: bytes) -> str:
 
 def describe_signed(found: SignedPayload) -> Mapping[str, Any]:
     """Return the layer of the manifest that holds a signed payload."""
-    return {
-        "mediaType": PAYLOAD,
-        "digest": make_digest(found.payload),
-        "size": len(found.payload),
-        "annotations": {ANNOTATION: base64.b64encode(found.signature).decode()},
-    }
+    signature = base64.b64encode(found.signature).decode()
+    return {**describe_blob(PAYLOAD, found.payload), "annotations": {ANNOTATION: signature}}
 
 
 def make_signature_manifest(layers: Sequence[Mapping[str, Any]]) -> tuple[Manifest, bytes]:
@@ -76,13 +71,7 @@ def make_signature_manifest(layers: Sequence[Mapping[str, Any]]) -> tuple[Manife
         "config": {},
     }
     config = json.dumps(content, separators=(",", ":")).encode()
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": KINDS[0],
-        "config": {"mediaType": CONFIG, "digest": make_digest(config), "size": len(config)},
-        "layers": list(layers),
-    }
-    return Manifest(json.dumps(manifest, separators=(",", ":")).encode(), KINDS[0]), config
+    return make_manifest(describe_blob(CONFIG, config), layers), config
 
 
 def read_signature(layer: Mapping[str, Any]) -> bytes | None:

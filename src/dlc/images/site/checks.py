@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dlc.buildspec.models import ScanException
-from dlc.images.inspection.advisories import Finding
-from dlc.images.inspection.scan import Scan
+from dlc.images.inspection.advisories import Answer, Finding
 from dlc.images.site.elements import Child, make_table, tag
 from dlc.images.site.frame import make_badge
-from dlc.images.site.values import Advisory, Entry, ScanResult
+from dlc.images.site.values import Entry
 
 STATES = {"open": "bad", "expired": "bad", "excepted": "note"}
 UNKNOWN = "no record"
@@ -33,7 +31,7 @@ def show_tests(entry: Entry) -> Child:
     if result.failed:
         return make_badge("bad", f"{len(result.failed)} failed"), _on_day(result.day)
     skipped = f", {result.skipped} skipped" if result.skipped else ""
-    return make_badge("good", f"{result.passed} passed"), skipped, _on_day(result.day)
+    return make_badge("good", f"{len(result.passed)} passed"), skipped, _on_day(result.day)
 
 
 def show_scan(entry: Entry) -> Child:
@@ -42,12 +40,13 @@ def show_scan(entry: Entry) -> Child:
     if result is None:
         return make_badge("plain", UNKNOWN)
     tail = (_on_day(result.day), _warn_of_other(entry, result.digest))
-    unanswered = make_badge("note", "not complete") if result.unanswered else None
-    if result.against:
-        return make_badge("bad", f"{len(result.against)} open"), " ", unanswered, tail
+    scan = result.scan
+    unanswered = make_badge("note", "not complete") if any(answer.unanswered for answer in scan.answers) else None
+    if scan.verdict.against:
+        return make_badge("bad", f"{len(scan.verdict.against)} open"), " ", unanswered, tail
     if unanswered:
         return unanswered, tail
-    excepted = len(result.advisories)
+    excepted = len(scan.verdict.excepted)
     badge = make_badge(_judge(entry, result.digest), "clean")
     return badge, f", {excepted} excepted" if excepted else None, tail
 
@@ -108,52 +107,35 @@ def render_vulnerabilities(entry: Entry) -> Child:
     result = entry.checks.scan
     if result is None:
         return tag("p", "No scan is recorded: ", tag("code", "dlc site DIR --scan"), " asks now.")
-    sources = [tag("li", _describe_source(result, index)) for index in range(len(result.answers))]
+    sources = [tag("li", _describe_source(answer)) for answer in result.scan.answers]
     head = tag("p", f"Asked on {result.day}:" if result.day else "Asked:"), tag("ul", sources)
-    if not result.advisories:
+    states = list(result.scan.verdict.list_states())
+    if not states:
         return head, tag("p", "They know of no fault in a package of this image.")
-    rows = [_list_cells(advisory, entry.memory.findings.get(finding_key(advisory), result.day))
-            for advisory in result.advisories]  # fmt: skip
+    rows = [_list_cells(*each, entry.memory.findings.get(finding_key(each[1]), result.day)) for each in states]
     heads = ("package", "version", "advisory", "state", "first seen", "fixed in", "exception")
     return head, make_table(heads, rows, class_="cards")
 
 
-def _describe_source(result: ScanResult, index: int) -> Child:
-    answer = result.answers[index]
+def _describe_source(answer: Answer) -> Child:
     if answer.unanswered:
         return f"{answer.source}: ", make_badge("note", "no answer"), f" {answer.unanswered}"
     return f"{answer.source}: knows {answer.asked - len(answer.unknown)} of {answer.asked} packages"
 
 
-def _list_cells(advisory: Advisory, first: str) -> tuple[Child, ...]:
-    until = f"until {advisory.until}, {advisory.exception}" if advisory.exception else "\u2013"
+def _list_cells(state: str, finding: Finding, exception: ScanException | None, first: str) -> tuple[Child, ...]:
+    until = f"until {exception.expires}, {exception.owner}: {exception.reason}" if exception else "\u2013"
     return (
-        advisory.package,
-        advisory.version,
-        ", ".join(advisory.names),
-        make_badge(STATES[advisory.state], advisory.state),
+        finding.package,
+        finding.version,
+        ", ".join((finding.advisory, *finding.aliases)),
+        make_badge(STATES[state], state),
         first or "\u2013",
-        advisory.fix or "nothing yet",
+        finding.fix or "nothing yet",
         until,
     )
 
 
-def finding_key(advisory: Advisory) -> str:
-    """Return the words by which the catalogue remembers an advisory."""
-    return f"{advisory.names[0]} {advisory.package}"
-
-
-def summarize_scan(found: Scan, day: str, digest: str) -> ScanResult:
-    """Return what a scan of this day comes to."""
-    verdict = found.verdict
-    rows = [_make_advisory("open", finding) for finding in verdict.open]
-    rows += [_make_advisory("expired", *pair) for pair in verdict.expired]
-    rows += [_make_advisory("excepted", *pair) for pair in verdict.excepted]
-    answers = tuple(replace(answer, findings=()) for answer in found.answers)
-    return ScanResult(day, digest, answers, tuple(rows))
-
-
-def _make_advisory(state: str, finding: Finding, exception: ScanException | None = None) -> Advisory:
-    why, until = (f"{exception.owner}: {exception.reason}", exception.expires) if exception else ("", "")
-    names = (finding.advisory, *finding.aliases)
-    return Advisory(state, finding.package, finding.version, names, finding.fix, why, until)
+def finding_key(finding: Finding) -> str:
+    """Return the words by which the catalogue remembers a finding."""
+    return f"{finding.advisory} {finding.package}"

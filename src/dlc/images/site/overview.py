@@ -32,7 +32,7 @@ def render_home(catalogue: Catalogue) -> str:
         figures |= {"built": len(built), "unpacked": format_bytes(sum(each.facts.bytes for each in built))}
     scans = [entry.checks.scan for entry in catalogue.entries if entry.checks.scan]
     if scans:
-        figures["advisories open"] = sum(len(scan.against) for scan in scans)
+        figures["advisories open"] = sum(len(result.scan.verdict.against) for result in scans)
     figures["supported"] = sum(not entry.variant.header.unsupported for entry in catalogue.entries)
     ordered = sorted(catalogue.entries, key=_sort_key)
     sections = []

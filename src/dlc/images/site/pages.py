@@ -79,7 +79,7 @@ def add_to_memory(entry: Entry, day: str) -> Memory:
     if scan is None:
         return Memory(digests, entry.memory.findings)
     # What a scan finds no more is forgotten: if it comes back, it is new.
-    seen = {finding_key(advisory): scan.day or day for advisory in scan.advisories}
+    seen = {finding_key(finding): scan.day or day for _, finding, _ in scan.scan.verdict.list_states()}
     return Memory(digests, {key: entry.memory.findings.get(key, first) for key, first in seen.items()})
 
 

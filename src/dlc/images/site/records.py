@@ -12,19 +12,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from xml.etree import ElementTree
 
 from dlc.core.errors import UsageError
-from dlc.images.inspection.advisories import Answer
-from dlc.images.site.values import Advisory, Checks, RebuildResult, ScanResult, SignatureResult, SuiteResult
+from dlc.images.inspection.junit import DAY, read_report
+from dlc.images.inspection.scan import parse_scan
+from dlc.images.site.values import Checks, RebuildResult, ScanResult, SignatureResult
 
 KINDS = "JUnit XML, or JSON of `dlc scan`, `dlc verify-reproducible`, `dlc verify`, or of a signature"
-DAY = re.compile(r"\d{4}-\d\d-\d\d")
-FORBIDDEN = ("<!DOCTYPE", "<!ENTITY")
 Json = Mapping[str, Any]
 
 
@@ -48,7 +45,7 @@ def read_records(texts: Mapping[str, str], images: Sequence[Image]) -> dict[str,
                 before = getattr(found[identifier], field)
                 if before is None or value.day >= before.day:
                     found[identifier] = replace(found[identifier], **{field: value})
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ElementTree.ParseError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"{name}: expected a record: {KINDS}; found: {_describe_fault(error)}",
                 "remove the file, or write it again: docs/catalogue.md",
@@ -60,7 +57,7 @@ def _describe_fault(error: Exception) -> str:
     """Return what is wrong with a file that is no record; of a form that Python's words would not explain, no more."""
     if isinstance(error, KeyError):
         return f"no {error}"
-    return str(error) if isinstance(error, ValueError | ElementTree.ParseError) else "values of another form"
+    return str(error) if isinstance(error, ValueError) else "values of another form"
 
 
 Row = tuple[str, str, Any]
@@ -69,7 +66,8 @@ Row = tuple[str, str, Any]
 def _read_record(name: str, text: str, images: Sequence[Image]) -> Iterator[Row]:
     """Yield an image's identifier, a field of Checks, and its value."""
     if name.endswith(".xml"):
-        yield from _read_suites(text, images)
+        for identifier, tests in read_report(text, [image.id for image in images]).items():
+            yield identifier, "tests", tests
         return
     value = json.loads(text)
     for row in value if isinstance(value, list) else [value]:
@@ -82,19 +80,7 @@ def _read_record(name: str, text: str, images: Sequence[Image]) -> Iterator[Row]
 
 
 def _read_scan(row: Json) -> tuple[str, ScanResult]:
-    answers = tuple(Answer(str(each["source"]), (), int(each["asked"]), tuple(each["unknown"]),
-                           str(each["unanswered"])) for each in row["answers"])  # fmt: skip
-    states = ("open", "expired", "excepted")
-    advisories = tuple(_read_advisory(state, each) for state in states for each in row[state])
-    return "scan", ScanResult(_read_day(row), str(row.get("digest", "")), answers, advisories)
-
-
-def _read_advisory(state: str, row: Json) -> Advisory:
-    names = (str(row["advisory"]), *map(str, row["aliases"]))
-    exception = row.get("exception") or {}
-    why = f"{exception['owner']}: {exception['reason']}" if exception else ""
-    until = str(exception.get("expires", ""))
-    return Advisory(state, str(row["package"]), str(row["version"]), names, str(row["fix"]), why, until)
+    return "scan", ScanResult(_read_day(row), str(row.get("digest", "")), parse_scan(row))
 
 
 def _read_rebuild(row: Json) -> tuple[str, RebuildResult]:
@@ -128,31 +114,3 @@ READERS: Mapping[str, Callable[[Json], tuple[str, Any]]] = {
 def _read_day(row: Json) -> str:
     found = DAY.match(str(row.get("day", "")))
     return found[0] if found else ""
-
-
-def _read_suites(text: str, images: Sequence[Image]) -> Iterator[Row]:
-    """Yield the result of each image that the names of test cases hold: `test_x[pytorch-2.13-training-cpu-py311]`."""
-    # pytest writes neither; entities could grow without end.
-    if any(word in text for word in FORBIDDEN):
-        raise ValueError("a document type, which pytest does not write")
-    root = ElementTree.fromstring(text)  # noqa: S314 - without entities, as above
-    if root.tag not in ("testsuites", "testsuite"):
-        raise ValueError(f"<{root.tag}> in place of <testsuites>")
-    # The longest first: an image's identifier may begin with another's.
-    ids = sorted((image.id for image in images), key=len, reverse=True)
-    for suite in root.iter("testsuite"):
-        cases: dict[str, list[ElementTree.Element]] = {}
-        for case in suite.iter("testcase"):
-            if owner := next((one for one in ids if one in case.get("name", "")), None):
-                cases.setdefault(owner, []).append(case)
-        day = DAY.match(suite.get("timestamp", ""))
-        for identifier, own in cases.items():
-            yield identifier, "tests", _count_cases(own, day[0] if day else "")
-
-
-def _count_cases(cases: Sequence[ElementTree.Element], day: str) -> SuiteResult:
-    failed = [
-        case.get("name", "") for case in cases if case.find("failure") is not None or case.find("error") is not None
-    ]
-    skipped = sum(1 for case in cases if case.find("skipped") is not None)
-    return SuiteResult(day, len(cases) - len(failed) - skipped, skipped, tuple(dict.fromkeys(failed)))

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlc.buildspec.variant import Variant
-from dlc.images.inspection.advisories import Answer
 from dlc.images.inspection.facts import Facts
 from dlc.images.inspection.gpu import GpuCode
+from dlc.images.inspection.junit import ImageTests
+from dlc.images.inspection.scan import Scan
 
 
 @dataclass(frozen=True)
@@ -24,49 +25,12 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Advisory:
-    """One advisory of a scan. `state` is open, expired or excepted."""
-
-    state: str
-    package: str
-    version: str
-    # Its identifier and other identifiers of the same.
-    names: tuple[str, ...]
-    # Versions without the fault; empty if there are none yet.
-    fix: str
-    # Who excepted it, why, and the last day of that; empty if nobody did.
-    exception: str = ""
-    until: str = ""
-
-
-@dataclass(frozen=True)
 class ScanResult:
-    """What a scan said on a day, of the image with this digest; both are empty if the record does not say."""
+    """A scan of a day, of the image with this digest; both are empty if the record does not say."""
 
     day: str
     digest: str
-    answers: tuple[Answer, ...]
-    advisories: tuple[Advisory, ...]
-
-    @property
-    def unanswered(self) -> tuple[str, ...]:
-        """Return the sources that could not be asked."""
-        return tuple(answer.source for answer in self.answers if answer.unanswered)
-
-    @property
-    def against(self) -> tuple[Advisory, ...]:
-        """Return what no valid exception covers."""
-        return tuple(each for each in self.advisories if each.state != "excepted")
-
-
-@dataclass(frozen=True)
-class SuiteResult:
-    """How many tests of an image passed on a day, with the names of those that failed."""
-
-    day: str
-    passed: int
-    skipped: int
-    failed: tuple[str, ...]
+    scan: Scan
 
 
 @dataclass(frozen=True)
@@ -97,7 +61,7 @@ class SignatureResult:
 class Checks:
     """What was checked of an image; None for what no record tells of."""
 
-    tests: SuiteResult | None = None
+    tests: ImageTests | None = None
     scan: ScanResult | None = None
     rebuild: RebuildResult | None = None
     signature: SignatureResult | None = None

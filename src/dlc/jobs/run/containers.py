@@ -52,9 +52,9 @@ class Container:
             *_repeat_option("--env", [f"{name}={value}" for name, value in self.environment.items()]),
             *_repeat_option("--env", self.secrets),
             *self._limits(),
-            *_option_if_set("--platform", self.platform),
-            *_option_if_set("--user", self.user),
-            *_option_if_set("--entrypoint", self.entrypoint),
+            *option_if_set("--platform", self.platform),
+            *option_if_set("--user", self.user),
+            *option_if_set("--entrypoint", self.entrypoint),
             *(self.image, *self.command),
         )
 
@@ -66,9 +66,9 @@ class Container:
     def _limits(self) -> tuple[str, ...]:
         return (
             *("--shm-size", self.shared_memory, "--stop-timeout", str(self.stop_seconds)),
-            *_option_if_set("--cpus", self.group.cpus),
-            *_option_if_set("--memory", self.group.memory),
-            *_option_if_set("--gpus", self.group.gpus),
+            *option_if_set("--cpus", self.group.cpus),
+            *option_if_set("--memory", self.group.memory),
+            *option_if_set("--gpus", self.group.gpus),
         )
 
 
@@ -150,7 +150,8 @@ def _repeat_option(option: str, values: tuple[str, ...] | list[str]) -> tuple[st
     return tuple(word for value in values for word in (option, value))
 
 
-def _option_if_set(option: str, value: str) -> tuple[str, ...]:
+def option_if_set(option: str, value: str) -> tuple[str, ...]:
+    """Return the words of an option that has a value."""
     return (option, value) if value else ()
 
 

@@ -85,7 +85,7 @@ class Job:
     user: str = ""
     shared_memory: str = SHARED_MEMORY
     stop_seconds: int = STOP_SECONDS
-    # Of the image, if Docker has to be told, as in linux/arm64.
+    # Of the image, if Docker has to be told it, as in linux/arm64.
     platform: str = ""
 
     @property

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
@@ -13,7 +14,7 @@ from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.claims import claim_job, remove_leftovers
-from dlc.jobs.run.containers import BASE, JobCommands, format_mount, make_commands
+from dlc.jobs.run.containers import BASE, JobCommands, format_mount, make_commands, option_if_set
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
 from dlc.jobs.run.known_jobs import make_facts
@@ -45,7 +46,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
     log = HostLog(len(job.hosts), sys.stdout)
     if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
-    require_image(job.image, engine)
+    job = replace(job, platform=find_foreign_platform(job.image, engine))
     write_folders(job)
     commands = make_commands(job)
     watching = watch_job(job, engine, log.say) if watch else nullcontext()
@@ -151,10 +152,16 @@ def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
     return f"{option} {group.name}={value}" if len(job.groups) > 1 else f"{option} {value}"
 
 
-def require_image(ref: str, engine: Engine) -> None:
-    """Raise ImageError if the engine lacks the image."""
-    if ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", ref).returncode:
+def find_foreign_platform(ref: str, engine: Engine) -> str:
+    """Return the platform of an image, as in linux/arm64; empty if it is the engine's, which Docker need not be told.
+
+    Raises ImageError if the engine lacks the image.
+    """
+    done = ask_engine(engine, "image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", ref)
+    if done.returncode:
         raise ImageError(f"{ref}: the engine has no such image", "dlc build ID, or docker pull")
+    found = done.stdout.strip()
+    return "" if found == engine.platform else found
 
 
 def take_files_back(job: Job, engine: Engine) -> None:
@@ -164,14 +171,16 @@ def take_files_back(job: Job, engine: Engine) -> None:
     for folder in folders:
         if any(path.lstat().st_uid != mine for path in folder.rglob("*")):
             words = (
-                "--user",
-                "0",
-                "--network",
-                "none",
-                "--entrypoint",
-                "chown",
-                "--mount",
-                format_mount(folder, "/given"),
+                *(
+                    "--user",
+                    "0",
+                    "--network",
+                    "none",
+                    "--entrypoint",
+                    "chown",
+                    *option_if_set("--platform", job.platform),
+                ),
+                *("--mount", format_mount(folder, "/given")),
             )
             owner = f"{mine}:{os.getgid()}"
             engine.docker("run", "--rm", "--pull", "never", *words, job.image, "-R", "-h", owner, "/given")

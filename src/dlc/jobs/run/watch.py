@@ -17,7 +17,7 @@ from dlc.core.process import last_lines, run_program_beside
 from dlc.engine.connection import Engine
 from dlc.engine.docker_client import as_typed
 from dlc.engine.questions import ASK_SECONDS, ask_engine
-from dlc.jobs.run.containers import format_mount, make_labels
+from dlc.jobs.run.containers import format_mount, make_labels, option_if_set
 from dlc.jobs.run.job import Job
 
 PROGRAM = "tensorboard"
@@ -72,7 +72,8 @@ def _make_container_words(job: Job) -> tuple[str, ...]:
     return (
         *("run", "--detach", "--pull", "never", "--name", name_container(job), *labels),
         *("--publish", f"{LOOPBACK}::{PORT}", "--mount", format_mount(job.folder / "hosts", FOLDER, "readonly")),
-        *(("--user", job.user) if job.user else ()),
+        *option_if_set("--platform", job.platform),
+        *option_if_set("--user", job.user),
         *("--entrypoint", PROGRAM, job.image, "--logdir", FOLDER, "--host", "0.0.0.0", "--port", str(PORT)),  # noqa: S104
     )
 

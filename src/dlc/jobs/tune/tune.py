@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Timer
 
@@ -16,7 +16,7 @@ from dlc.jobs.run.job import Job
 from dlc.jobs.run.job_folder import write_folders
 from dlc.jobs.run.known_jobs import make_facts
 from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun
-from dlc.jobs.run.run import FAILURE, require_image, require_limits, take_files_back
+from dlc.jobs.run.run import FAILURE, find_foreign_platform, require_limits, take_files_back
 from dlc.jobs.tune.request import REPORTS, Mode, Request, make_trial_job
 from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge_trial
 from dlc_runtime.scaling.batch_search import largest_that_fits
@@ -44,7 +44,8 @@ def tune_batch(request: Request, engine: Engine, claims_folder: Path, say: Say) 
     """Find the largest batch of each mode. Raises TuneError if not one sample fits, or nothing can be measured."""
     require_limits(request.job, engine)
     remove_leftovers(claims_folder, engine)
-    require_image(request.job.image, engine)
+    platform = find_foreign_platform(request.job.image, engine)
+    request = replace(request, job=replace(request.job, platform=platform))
 
     def start(mode: Mode, batch: int) -> Ended:
         return run_trial(make_trial_job(request, mode, batch), engine, claims_folder, request.seconds)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dlc.core.yaml_text import Shared
 from dlc.plan.changes import NO_REVISION
-from dlc.plan.ci.jobs import BUILDER, ImageJob, Shared, Step, list_steps, make_key, write_setup
+from dlc.plan.ci.jobs import BUILDER, ImageJob, Step, list_steps, make_key, write_setup
 
 PACKAGES = ("git", "make", "mmdebstrap")
 CHECKOUT = {"uses": "actions/checkout@v5", "with": {"fetch-depth": 0}}

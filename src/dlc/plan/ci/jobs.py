@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import yaml
 
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.lockfile import locked_versions, without_headers
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree, files_below
+from dlc.core.yaml_text import write_yaml
 from dlc.plan.targets import make_targets
 
 CUDA_LOCK = "cuda.txt"
@@ -29,8 +27,6 @@ VARIABLES = {
     "PROMOTE": "`yes` on the branch whose images go to PROD",
 }
 BUILDER = "dlc-ci"
-# No line is folded: what a line of a CI file says stays on it.
-LINE_CHARACTERS = 1000
 
 
 @dataclass(frozen=True)
@@ -171,34 +167,8 @@ def write_setup(version: str, packages: Sequence[str], *, sudo: bool, is_checkou
     ])  # fmt: skip
 
 
-class Shared(list[Any]):
-    """A list that is written once: `*steps` stands for it in other places."""
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are, and a second time only what is Shared by name."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Tell whether a value is written in each place where it stands."""
-        return not isinstance(data, Shared)
-
-    def generate_anchor(self, node: yaml.Node) -> str:
-        """Return the one name of what is shared."""
-        return "steps"
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(Shared, yaml.SafeDumper.represent_list)
-_Dumper.add_representer(str, _represent_text)
-
-
-def write_yaml(content: object, command: str) -> str:
+def render_text(content: object, command: str) -> str:
     """Return the file's text, with the command that writes it."""
     head = f"# Written by `{command}`, which writes it again after a change of images.\n"
     notes = [f"#   {name:<18} {meaning}\n" for name, meaning in VARIABLES.items()]
-    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=LINE_CHARACTERS, allow_unicode=True)
-    return "".join([head, "# Its variables:\n", *notes, text])
+    return "".join([head, "# Its variables:\n", *notes, write_yaml(content)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 from dlc.core.labels import JOB
 from dlc.jobs.run.job_folder import CHANNEL
@@ -34,18 +33,10 @@ def render_job(job: SubmittedJob, options: KubernetesOptions) -> Document:
         objects += [make_runtime(job, options), make_train_job(job, options)]
     else:
         objects.append(make_job_set(job, options))
-    return Document(f"{options.kind}.yml", _write_yaml(objects), objects)
-
-
-def _write_yaml(objects: list[Object]) -> str:
     # Slow to import, and what only asks for jobs needs none.
-    import yaml
+    from dlc.core.yaml_text import write_yaml
 
-    class Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    return yaml.dump_all(objects, Dumper=Plain, sort_keys=False, width=1 << 20)
+    return Document(f"{options.kind}.yml", write_yaml(*objects), objects)
 
 
 def _make_metadata(job: SubmittedJob, options: KubernetesOptions, *, waits: bool = False) -> Object:

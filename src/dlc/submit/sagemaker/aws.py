@@ -47,7 +47,7 @@ def call_aws(service: str, operation: str, region: str, **arguments: Any) -> dic
     ) as error:
         raise AwsError(f"{request}: {error}", CREDENTIALS) from None
     except botocore.ParamValidationError as error:
-        raise AwsError(f"{request}: {error}", "python -m pip install --upgrade boto3") from None
+        raise AwsError(f"{request}: {error}", UPGRADE) from None
     except botocore.BotoCoreError as error:
         raise AwsError(f"{request}: {error}", NETWORK) from None
 

@@ -47,8 +47,7 @@ class Address:
 def parse_address(text: str, option: str = "--to") -> Address:
     """Parse `REGISTRY/REPO`. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
     registry, _, path = text.partition("/")
-    named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
-    if not named or not PATH.fullmatch(path) or not _has_port(registry):
+    if not (_is_registry(registry) and PATH.fullmatch(path)):
         # Without a user and a password.
         public = re.sub(r"^.*@(?!sha256:)", "", text)
         raise UsageError(
@@ -67,9 +66,8 @@ def parse_reference(text: str) -> tuple[Address, str]:
     head, _, last = name.rpartition("/")
     last, _, tag = last.partition(":")
     registry, _, path = f"{head}/{last}".partition("/")
-    is_named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
     is_whole = DIGEST.fullmatch(digest) if digest else TAG.fullmatch(tag)
-    if not (is_named and is_whole and PATH.fullmatch(path) and _has_port(registry)):
+    if not (_is_registry(registry) and PATH.fullmatch(path) and is_whole):
         raise UsageError(
             f"{text}: expected REGISTRY/REPO:TAG or REGISTRY/REPO@sha256:DIGEST, found another text",
             "the registry's name has a dot, a port or is localhost; dlc push prints whole references",
@@ -77,10 +75,11 @@ def parse_reference(text: str) -> tuple[Address, str]:
     return Address(registry, path), digest or tag
 
 
-def _has_port(registry: str) -> bool:
-    """Tell whether the port is valid, or absent."""
-    port = re.search(r":(\d+)$", registry)
-    return port is None or 0 < int(port[1]) < 1 << 16
+def _is_registry(text: str) -> bool:
+    """Tell whether a text is a registry's name, which Docker knows from a path by a dot, a port or `localhost`."""
+    is_named = REGISTRY.fullmatch(text) and (set(".:") & set(text) or text == "localhost")
+    port = re.search(r":(\d+)$", text)
+    return bool(is_named) and (port is None or 0 < int(port[1]) < 1 << 16)
 
 
 def is_loopback(name: str) -> bool:

@@ -8,7 +8,7 @@ import re
 import time
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +19,12 @@ from dlc.core.errors import RegistryError
 from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+CONFIG = "application/vnd.oci.image.config.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 # Images of several platforms.
 INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
-# What a tag can mean besides one image: several platforms, or an image of 2014's format.
-OTHER_KINDS = (
-    *INDEXES,
+# Images of 2014's format, which no engine of today reads.
+OLD_KINDS = (
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
@@ -35,7 +35,7 @@ LONGEST_DELAY_SECONDS = 300.0
 
 # How a registry names the next page of a list.
 NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
-MOST_PAGES = 100
+MOST_PAGES = 1000
 # A download is asked for in pieces: one that fails costs no more than itself.
 PIECE_BYTES = 4 << 20
 TAGS_AT_ONCE = 1000
@@ -47,6 +47,7 @@ MAY_DELETE = (
     "remove images (ECR: lifecycle policies)"
 )
 
+Descriptor = Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -57,6 +58,11 @@ class Manifest:
     data: bytes
     # The media type.
     kind: str
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Manifest:
+        """Return the manifest with this content, which names its own media type."""
+        return cls(json.dumps(content, separators=(",", ":")).encode(), content["mediaType"])
 
     @property
     def digest(self) -> str:
@@ -93,18 +99,8 @@ class Repository:
 
     def manifest(self, reference: str) -> Manifest | None:
         """Return the manifest of an image under a tag or a digest, None if there is none."""
-        headers = {"Accept": ", ".join(KINDS)}
-        answer = self._retry(
-            lambda: self._session.send("GET", self._path("manifests", reference), headers=headers, accept=(200, 404))
-        )
-        kind = answer.headers.get_content_type()
-        if answer.status == 404 or kind in OTHER_KINDS:
-            return None
-        if kind not in KINDS:
-            raise RegistryError(f"{answer.where}: expected a manifest, found {kind}", NO_REGISTRY)
-        if not _is_image(answer.json("a manifest")):
-            raise RegistryError(f"{answer.where}: expected a manifest with configuration and layers", NO_REGISTRY)
-        return Manifest(answer.body, kind)
+        found = self.any_manifest(reference)
+        return found if found and found.kind in KINDS else None
 
     def any_manifest(self, reference: str) -> Manifest | None:
         """Return what a tag or a digest means: an image, a document about one, or an index; None if there is none."""
@@ -112,7 +108,7 @@ class Repository:
         path = self._path("manifests", reference)
         answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=(200, 404)))
         kind = answer.headers.get_content_type()
-        if answer.status == 404:
+        if answer.status == 404 or kind in OLD_KINDS:
             return None
         if kind not in (*KINDS, *INDEXES):
             raise RegistryError(f"{answer.where}: expected a manifest or an index, found {kind}", NO_REGISTRY)
@@ -124,15 +120,9 @@ class Repository:
     def tags(self) -> list[str]:
         """Return all tags, of documents too; none if there is no such repository."""
         found: list[str] = []
-        path = f"/v2/{self.name}/tags/list?n={TAGS_AT_ONCE}"
-        while path:
-            answer = self._retry(partial(self._session.send, "GET", path, accept=(200, 404)))
-            if answer.status == 404:
-                break
-            listed = answer.json("a list of tags").get("tags")
+        for answer in self._pages(f"/v2/{self.name}/tags/list?n={TAGS_AT_ONCE}", (200, 404)):
+            listed = answer.json("a list of tags").get("tags") if answer.status == 200 else None
             found += [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
-            following = NEXT_PAGE.search(answer.headers.get("Link", ""))
-            path = following[1] if following and following[1] != path else ""
         return found
 
     def delete(self, reference: str) -> None:
@@ -150,7 +140,7 @@ class Repository:
         answer = self._retry(lambda: send("PUT", path, body=manifest.data, headers=headers, accept=(201, 202)))
         return bool(answer.headers.get("OCI-Subject"))
 
-    def referrers(self, digest: str) -> list[Mapping[str, Any]]:
+    def referrers(self, digest: str) -> list[Descriptor]:
         """Return descriptors of what refers to a manifest.
 
         The registry lists them, else the index under the tag does.
@@ -160,29 +150,26 @@ class Repository:
             return listed
         return self._index(self._path("manifests", make_fallback_tag(digest))) or []
 
-    def platforms(self, reference: str) -> list[Mapping[str, Any]]:
-        """Return descriptors of the images of several platforms that a tag or a digest means; none if it means one."""
-        return self._index(self._path("manifests", reference)) or []
-
-    def _index(self, path: str) -> list[Mapping[str, Any]] | None:
+    def _index(self, path: str) -> list[Descriptor] | None:
         """Return the descriptors in an index, of all its pages; None if there is no index."""
-        found: list[Mapping[str, Any]] = []
-        for _ in range(MOST_PAGES):
-            answer = self._read_page(path)
-            if answer is None:
+        found: list[Descriptor] = []
+        for answer in self._pages(path, (200, 400, 404, 405), {"Accept": INDEX}):
+            if answer.status != 200 or answer.headers.get_content_type() != INDEX:
                 return None
             listed = answer.json("an index").get("manifests")
             found += [entry for entry in listed if _is_descriptor(entry)] if isinstance(listed, list) else []
+        return found
+
+    def _pages(self, path: str, accept: tuple[int, ...], headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
+        """Yield the pages of a list: each but the last names the next one."""
+        for _ in range(MOST_PAGES):
+            answer = self._retry(partial(self._session.send, "GET", path, headers=headers, accept=accept))
+            yield answer
             link = NEXT_PAGE.search(answer.headers.get("Link", ""))
             if link is None:
-                return found
+                return
             path = link[1]
-        raise RegistryError(f"{self.name}: expected at most {MOST_PAGES} pages of an index, found more", NO_REGISTRY)
-
-    def _read_page(self, path: str) -> Answer | None:
-        accept = (200, 400, 404, 405)
-        answer = self._retry(lambda: self._session.send("GET", path, headers={"Accept": INDEX}, accept=accept))
-        return answer if answer.status == 200 and answer.headers.get_content_type() == INDEX else None
+        raise RegistryError(f"{self.name}: expected a list of at most {MOST_PAGES} pages, found more", NO_REGISTRY)
 
     def blob(self, digest: str) -> bytes | None:
         """Return a small blob, such as a configuration, as the registry serves it: not checked against its digest."""
@@ -280,6 +267,16 @@ class Repository:
 def make_digest(data: bytes) -> str:
     """Return `sha256:...`, as registries name content."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def make_manifest(config: Descriptor, layers: Sequence[Descriptor]) -> Manifest:
+    """Make the manifest of an image, with its keys in the order that BuildKit gives them."""
+    return Manifest.of({"schemaVersion": 2, "mediaType": KINDS[0], "config": config, "layers": list(layers)})
+
+
+def describe_blob(kind: str, data: bytes) -> Descriptor:
+    """Return the descriptor of some bytes of this media type."""
+    return {"mediaType": kind, "digest": make_digest(data), "size": len(data)}
 
 
 def make_fallback_tag(digest: str) -> str:

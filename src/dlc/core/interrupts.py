@@ -64,12 +64,16 @@ class Held:
 
     def __enter__(self) -> None:
         global _depth
-        _depth += _is_main()
+        # No other thread writes the number, not even the one that it read: the main thread's blocks would be miscounted.
+        if _is_main():
+            _depth += 1
 
     def __exit__(self, *_: object) -> None:
         global _depth, _waiting
-        _depth -= _is_main()
-        if _is_main() and _waiting and not _depth:
+        if not _is_main():
+            return
+        _depth -= 1
+        if _waiting and not _depth:
             _waiting = False
             raise KeyboardInterrupt
 

@@ -25,7 +25,7 @@ from dlc.images.push.registry.credentials import Credentials, is_loopback
 
 # The bound of one read or write, and of a whole answer.
 ANSWER_SECONDS = 30.0
-# The same for a file: a registry hashes and moves gigabytes before it answers.
+# The same for a file: a registry hashes and moves gigabytes before it answers, and a line may be slow.
 UPLOAD_SECONDS = 300.0
 # Manifests and configurations are some kilobytes.
 ANSWER_BYTES = 16 << 20
@@ -170,7 +170,9 @@ def send_request(
                 response = stack.enter_context(opener.open(asked, timeout=seconds))
             except urllib.error.HTTPError as error:
                 response = stack.enter_context(error)
-            content = b"" if method == "HEAD" else _read_body(response, where)
+            # A piece of a layer takes as long as a slow line needs for it.
+            whole = UPLOAD_SECONDS if asked.has_header("Range") else ANSWER_SECONDS
+            content = b"" if method == "HEAD" else _read_body(response, where, whole)
             return Answer(response.status, response.headers, content, where)
         except (OSError, http.client.HTTPException) as error:
             raise _connection_error(where, error, seconds) from None
@@ -179,16 +181,16 @@ def send_request(
             raise RegistryError(f"{where}: a broken address: {error}", NO_REGISTRY) from None
 
 
-def _read_body(response: IO[bytes], where: str) -> bytes:
-    """Return the whole body, within ANSWER_BYTES bytes and ANSWER_SECONDS however slowly it comes."""
-    end = time.monotonic() + ANSWER_SECONDS
+def _read_body(response: IO[bytes], where: str, seconds: float) -> bytes:
+    """Return the whole body, within ANSWER_BYTES bytes and so many seconds however slowly it comes."""
+    end = time.monotonic() + seconds
     found = bytearray()
     while block := response.read1(BLOCK):  # type: ignore[attr-defined]
         found += block
         if len(found) > ANSWER_BYTES:
             raise RegistryError(f"{where}: expected at most {ANSWER_BYTES >> 20} MiB, found more", NO_REGISTRY)
         if time.monotonic() > end:
-            raise SilentError(f"{where}: no whole answer within {ANSWER_SECONDS:g} s", KEEP_TRYING)
+            raise SilentError(f"{where}: no whole answer within {seconds:g} s", KEEP_TRYING)
     # read1 takes a body that was cut off for a whole one.
     if left := getattr(response, "length", 0):
         raise http.client.IncompleteRead(bytes(found), left)

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -124,16 +126,27 @@ class Repository:
     def tags(self) -> list[str]:
         """Return all tags, of documents too; none if there is no such repository."""
         found: list[str] = []
+        read: set[str] = set()
         path = f"/v2/{self.name}/tags/list?n={TAGS_AT_ONCE}"
-        while path:
+        # Pages may lead back to one that was read.
+        while path and path not in read:
+            read.add(path)
             answer = self._retry(partial(self._session.send, "GET", path, accept=(200, 404)))
             if answer.status == 404:
                 break
             listed = answer.json("a list of tags").get("tags")
             found += [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
             following = NEXT_PAGE.search(answer.headers.get("Link", ""))
-            path = following[1] if following and following[1] != path else ""
-        return found
+            path = following[1] if following else ""
+        return list(dict.fromkeys(found))
+
+    def read_day(self) -> date | None:
+        """Return the day by the registry's clock, None if its answers have no date."""
+        path = f"/v2/{self.name}/tags/list?n=1"
+        answer = self._retry(lambda: self._session.send("GET", path, accept=(200, 404)))
+        with suppress(ValueError, TypeError):
+            return parsedate_to_datetime(answer.headers.get("Date", "")).astimezone(UTC).date()
+        return None
 
     def delete(self, reference: str) -> None:
         """Remove a manifest with all its tags by its digest, or a tag. What is gone already is no error."""

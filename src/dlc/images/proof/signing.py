@@ -81,15 +81,25 @@ def attach_proof(
 
     `reference` is the image's name with its registry. Returns the digests of the manifests of the statements.
     """
-    attached = []
-    for kind, predicate in {**said, SIGNATURE: {}}.items():
-        bundle = hand.sign_statement(make_statement(reference, image.digest, kind, predicate))
-        named = {CONTENT: ENVELOPE, PREDICATE_TYPE: kind}
-        attached.append(attach_document(repository, image, BUNDLE, bundle, named))
+    made = {
+        kind: hand.sign_statement(make_statement(reference, image.digest, kind, predicate))
+        for kind, predicate in {**said, SIGNATURE: {}}.items()
+    }
+    attached = [_attach_bundle(repository, image, kind, bundle) for kind, bundle in made.items()]
+    # Another push of this image may have dropped some from the list that both write.
+    listed = {str(found["digest"]) for found in repository.referrers(image.digest)}
+    for (kind, bundle), digest in zip(made.items(), attached, strict=True):
+        if digest not in listed:
+            _attach_bundle(repository, image, kind, bundle)
     payload = make_payload(reference, image.digest)
     if (signature := hand.sign_payload(payload)) is not None:
         _put_signature(repository, image, SignedPayload(payload, signature))
     return tuple(attached)
+
+
+def _attach_bundle(repository: Repository, image: Manifest, kind: str, bundle: bytes) -> str:
+    """Attach a signed statement of this type; return the digest of its manifest."""
+    return attach_document(repository, image, BUNDLE, bundle, {CONTENT: ENVELOPE, PREDICATE_TYPE: kind})
 
 
 def _put_signature(repository: Repository, image: Manifest, own: SignedPayload) -> None:

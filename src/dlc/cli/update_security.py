@@ -11,12 +11,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.security import Advisory, ImageSet, Outcome, find_updates, write_message
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.cli.arguments import print_json, say_progress
-from dlc.core.atomic_files import replace_text
+from dlc.core.atomic_files import replace_together
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import user_path
 from dlc.core.errors import UsageError
@@ -117,10 +116,8 @@ def _require_clean(root: Path) -> None:
 
 def _write(root: Path, image_set: ImageSet, *, commit: bool) -> None:
     """Write files and locks of a set, and commit them alone."""
-    for path, text in image_set.texts.items():
-        replace_text(root / path, text)
-    for folder, files in image_set.locks.items():
-        resolve.store_lock(files, root / folder)
+    # Together: a buildspec without its lock would be stale.
+    replace_together(root, image_set.texts, image_set.locks)
     paths = [*image_set.texts, *image_set.locks]
     if commit:
         _ask_git(root, "add", "--", *paths)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 from dlc.core.errors import DiskError, ProcessError, UsageError
@@ -99,6 +100,33 @@ def replace_text(path: Path, content: str) -> None:
     with draft_folder(path.parent, ".drafts") as draft:
         (draft / path.name).write_text(content)
         (draft / path.name).replace(path)
+
+
+def replace_together(
+    root: Path, texts: Mapping[str, str], folders: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> None:
+    """Write files anew, and folders of files, by their paths from `root`: all of them or none.
+
+    A full disk or Ctrl-C leaves what was there.
+    """
+    with draft_folder(root, ".drafts") as draft:
+        files: list[tuple[Path, Path]] = []
+        for path, text in texts.items():
+            new = draft / "files" / path
+            new.parent.mkdir(parents=True, exist_ok=True)
+            new.write_text(text)
+            files.append((new, root / path))
+        for path, parts in folders.items():
+            new = draft / "folders" / path
+            new.mkdir(parents=True)
+            for name, text in parts.items():
+                (new / name).write_text(text)
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+        with held:
+            for new, old in files:
+                new.replace(old)
+            for path in folders:
+                replace_folder(draft / "folders" / path, root / path)
 
 
 def write_new_files(folder: Path, texts: Mapping[str, str]) -> None:

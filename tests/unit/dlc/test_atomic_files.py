@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.atomic_files import draft_folder, replace_folder, report_disk_errors
+from dlc.core.atomic_files import draft_folder, replace_folder, replace_together, report_disk_errors
 from dlc.core.errors import DiskError, UsageError
 
 
@@ -23,6 +23,23 @@ def test_a_full_disk_and_a_file_in_the_way_are_errors_that_name_the_folder(tmp_p
     (tmp_path / "logs").write_text("a file")
     with pytest.raises(UsageError, match="expected a folder that dlc can write"), report_disk_errors(tmp_path / "logs"):
         (tmp_path / "logs" / "build.log").touch()
+
+
+def test_files_and_folders_that_belong_together_are_all_replaced_or_none(tmp_path: Path) -> None:
+    texts, folders = {"a/pins.yml": "new"}, {"b/an-image": {"training.txt": "new"}}
+    for path in ("a/pins.yml", "b/an-image/training.txt"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("old")
+    with pytest.raises(FileNotFoundError):
+        replace_together(tmp_path, texts, {**folders, "b/other": {"no-such-folder/last.txt": ""}})
+    assert read_all(tmp_path) == {"a/pins.yml": "old", "b/an-image/training.txt": "old"}
+    replace_together(tmp_path, texts, {**folders, "c/first": {"training.txt": "new"}})
+    assert read_all(tmp_path) == dict.fromkeys(("a/pins.yml", "b/an-image/training.txt", "c/first/training.txt"), "new")
+
+
+def read_all(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
 @pytest.mark.parametrize("there", [None, [], ["kept", "gone"]], ids=["no folder", "an empty one", "a full one"])

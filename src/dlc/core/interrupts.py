@@ -64,7 +64,7 @@ class Held:
 
     def __enter__(self) -> None:
         global _depth
-        # No other thread writes the number, not even the one that it read: the main thread's blocks would be miscounted.
+        # Another thread that wrote back the number it had read would undo what the main thread counted meanwhile.
         if _is_main():
             _depth += 1
 

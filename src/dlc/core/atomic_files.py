@@ -73,7 +73,7 @@ def _make_own_folder(home: Path, prefix: str) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, old: Path) -> None:
-    """Let `new`, a folder of files, take the place of `old`, which may be missing.
+    """Let `new` take the place of `old`, which may be missing.
 
     The swap is atomic: readers and crashes see one complete folder. A file system that cannot do that (NFS, the lower
     layers of a container) gets file after file. What was `old` may be left at `new`.
@@ -87,12 +87,20 @@ def replace_folder(new: Path, old: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0:
         return
-    names = {path.name for path in new.iterdir()}
-    for name in sorted(names):
-        (new / name).replace(old / name)
+    _replace_each(new, old)
+
+
+def _replace_each(new: Path, old: Path) -> None:
+    """Replace file after file, in folders too, and remove what is only in `old`."""
     for path in old.iterdir():
-        if path.name not in names:
-            path.unlink()
+        other = new / path.name
+        if not other.exists() or other.is_dir() != path.is_dir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for path in sorted(new.iterdir()):
+        if (old / path.name).is_dir():
+            _replace_each(path, old / path.name)
+        else:
+            path.replace(old / path.name)
 
 
 def replace_text(path: Path, content: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +25,20 @@ def test_a_full_disk_and_a_file_in_the_way_are_errors_that_name_the_folder(tmp_p
     (tmp_path / "logs").write_text("a file")
     with pytest.raises(UsageError, match="expected a folder that dlc can write"), report_disk_errors(tmp_path / "logs"):
         (tmp_path / "logs" / "build.log").touch()
+
+
+@pytest.mark.parametrize("name", ["same", "other"])
+def test_folders_within_are_replaced_where_two_folders_cannot_be_exchanged(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS: of what was there only the names of the new folder stay, whether files or folders."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=lambda *_: -1))
+    new, old = tmp_path / "new", tmp_path / "old"
+    for path in (new / "same/page", new / "kind/page", new / "file", old / name / "page", old / "kind", old / "file/x"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.relative_to(tmp_path).parts[0])
+    replace_folder(new, old)
+    assert read_all(old) == dict.fromkeys(("file", "kind/page", "same/page"), "new")
 
 
 def test_files_and_folders_that_belong_together_are_all_replaced_or_none(tmp_path: Path) -> None:

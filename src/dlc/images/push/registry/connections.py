@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import http.client
+import socket
 import ssl
+import threading
+import urllib.parse
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dlc.core.environment import hide_password
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.credentials import is_loopback
+
+
+def find_proxy(url: str) -> str:
+    """Return the proxy by which an address is asked, as messages show it; empty if it is asked itself."""
+    parts = urllib.parse.urlsplit(url)
+    if is_loopback(parts.netloc) or urllib.request.proxy_bypass(parts.netloc):
+        return ""
+    return hide_password(urllib.request.getproxies().get(parts.scheme, ""))
 
 
 def make_opener(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
@@ -25,11 +39,61 @@ def make_opener(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
             raise RegistryError(
                 f"{ca}: expected certificates in PEM, found: {error}", "name a CA bundle in DLC_CA_BUNDLE"
             ) from None
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), _Redirects()]
+    handlers: list[urllib.request.BaseHandler] = [_Plain(), _Secured(context), _Redirects()]
     if is_loopback(host):
         # No proxy reaches our own interface.
         handlers.append(urllib.request.ProxyHandler({}))
     return urllib.request.build_opener(*handlers)
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection whose timeout bounds the whole head of an answer too, not only each byte of it."""
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        """Return the answer. Raises TimeoutError if its head comes too slowly."""
+        late = threading.Event()
+        opened = self.sock
+
+        def end() -> None:
+            late.set()
+            with suppress(OSError):
+                # Whoever reads gets no more. TLS is not taken down beside a read.
+                socket.socket.shutdown(opened, socket.SHUT_RDWR)
+
+        timer = threading.Timer(self.timeout or 0.0, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            answer = super().getresponse()
+        except (OSError, http.client.HTTPException):
+            if late.is_set():
+                raise TimeoutError from None
+            raise
+        finally:
+            timer.cancel()
+        if late.is_set():
+            # A head that is cut off passes for a whole one.
+            answer.close()
+            raise TimeoutError
+        return answer
+
+
+class _SecuredConnection(_Connection, http.client.HTTPSConnection):
+    """The same over TLS."""
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _Secured(urllib.request.HTTPSHandler):
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._tls = context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SecuredConnection, req, context=self._tls)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.connections import make_opener
+from dlc.images.push.registry.connections import find_proxy, make_opener
 from dlc.images.push.registry.credentials import Credentials, is_loopback
 
 # The bound of one read or write, and of a whole answer.
@@ -38,7 +38,8 @@ NO_REGISTRY = "check that a container registry answers there, and not a proxy or
 KEEP_TRYING = "check that the registry runs, and push again: what it has is not sent twice"
 # OpenSSL's codes for a certificate of another host name or address.
 WRONG_NAME = (62, 64)
-EXPIRED = 10
+# Not yet valid, and expired.
+WRONG_TIME = (9, 10)
 # http.client begins its message so.
 PROXY_REFUSES = re.compile(r"Tunnel connection failed: (4\d\d .*)")
 PROXY_REMEDY = "correct HTTPS_PROXY, or name the registry's host in NO_PROXY"
@@ -135,7 +136,7 @@ def send_request(
             content = b"" if method == "HEAD" else _read_body(response, where, whole)
             return Answer(response.status, response.headers, content, where)
         except (OSError, http.client.HTTPException) as error:
-            raise _connection_error(where, error, seconds) from None
+            raise _connection_error(where, error, seconds, find_proxy(url)) from None
         except ValueError as error:
             # An address in a Location or a realm is malformed.
             raise RegistryError(f"{where}: a broken address: {error}", NO_REGISTRY) from None
@@ -185,26 +186,32 @@ def strip_query(url: str) -> str:
     return url.partition("?")[0]
 
 
-def _connection_error(where: str, error: Exception, seconds: float) -> RegistryError:
-    """Return the error for a failed connection; transient only if a second try may work."""
+def _connection_error(where: str, error: Exception, seconds: float, proxy: str) -> RegistryError:
+    """Return the error for a failed connection, by a proxy if there is one; transient if a second try may work."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return RegistryError(f"{where}: {cause.verify_message}", _advise_on_certificate(cause.verify_code))
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return RegistryError(f"{where}: no TLS: {cause.reason}", "check that a registry with TLS listens there")
     if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
+        if proxy:
+            return RegistryError(f"{where}: no host has the name of the proxy {proxy}", PROXY_REMEDY)
         return RegistryError(f"{where}: no host has this name", "check the registry's name")
     if refused := PROXY_REFUSES.search(str(cause)):
         return RegistryError(f"{where}: the proxy refuses: {refused[1]}", PROXY_REMEDY)
     if isinstance(cause, TimeoutError):
         return SilentError(f"{where}: no answer within {seconds:g} s", KEEP_TRYING)
+    if proxy and isinstance(cause, ConnectionRefusedError):
+        return TransientError(f"{where}: the proxy {proxy}: {cause.strerror}", PROXY_REMEDY)
     return TransientError(f"{where}: {cause or type(cause).__name__}", KEEP_TRYING)
 
 
 def _advise_on_certificate(code: int) -> str:
     if code in WRONG_NAME:
         return "push to the name that the registry's certificate has"
-    return "renew the registry's certificate" if code == EXPIRED else "name the CA bundle in DLC_CA_BUNDLE"
+    if code in WRONG_TIME:
+        return f"renew the registry's certificate, unless this machine's clock is wrong: it says {datetime.now(UTC):%F}"
+    return "name the CA bundle in DLC_CA_BUNDLE"
 
 
 def _quote_registry(body: bytes) -> str:

@@ -22,11 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     code: int | None = None
     try:
+        _check_streams()
+        interrupts.keep_awake()
         # Imported here, so that Ctrl-C while it loads is caught too.
         from dlc.cli import run
 
-        _check_streams()
-        interrupts.keep_awake()
         code = run(words)
         sys.stdout.flush()
         return code

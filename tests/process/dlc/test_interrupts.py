@@ -158,3 +158,29 @@ def test_a_held_block_of_another_thread_does_not_hold_the_main_thread(monkeypatc
     other.join(HANG_SECONDS)
     with pytest.raises(KeyboardInterrupt):
         interrupts._on_signal(signal.SIGINT, None)
+
+
+# A signal comes while a callback of a weak reference runs, as there are in imports: nobody gets its exception.
+LOSING = """
+import signal, sys, time, weakref
+import dlc.cli
+from dlc.__main__ import main
+
+class Thing:
+    pass
+
+def verb(argv):
+    thing = Thing()
+    kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+    del thing
+    time.sleep(60)
+    return 0
+
+dlc.cli.run = verb
+sys.exit(main([]))
+"""
+
+
+def test_a_signal_whose_exception_reaches_nobody_ends_dlc_all_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", LOSING], capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert (done.returncode, done.stderr) == (130, "dlc: interrupted\n")

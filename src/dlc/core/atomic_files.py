@@ -110,6 +110,20 @@ def replace_text(path: Path, content: str) -> None:
         (draft / path.name).replace(path)
 
 
+def write_output(path: Path, text: str) -> None:
+    """Write a file that the user names, a new one whole or not at all: what is there may be a device or a pipe.
+
+    Raises DiskError and UsageError as `report_disk_errors` does.
+    """
+    with report_disk_errors(path.parent, ""):
+        if path.exists():
+            path.write_text(text)
+            return
+        with scratch_folder(f".{path.name}-", path.parent) as draft:
+            (draft / path.name).write_text(text)
+            (draft / path.name).replace(path)
+
+
 def replace_together(
     root: Path, texts: Mapping[str, str], folders: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 ) -> None:

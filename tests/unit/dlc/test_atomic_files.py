@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from dlc.core.atomic_files import draft_folder, replace_folder, replace_together, report_disk_errors
+from dlc.core.atomic_files import draft_folder, replace_folder, replace_together, report_disk_errors, write_output
 from dlc.core.errors import DiskError, UsageError
 
 
@@ -39,6 +40,22 @@ def test_folders_within_are_replaced_where_two_folders_cannot_be_exchanged(
         path.write_text(path.relative_to(tmp_path).parts[0])
     replace_folder(new, old)
     assert read_all(old) == dict.fromkeys(("file", "kind/page", "same/page"), "new")
+
+
+def test_a_document_that_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_half(path: Path, text: str) -> None:
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write_output(tmp_path / "bill.json", "whole")
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", write_half)
+        with pytest.raises(DiskError, match=f"{tmp_path}: the disk is full"):
+            write_output(tmp_path / "other.json", "whole")
+    assert read_all(tmp_path) == {"bill.json": "whole"}
+    with pytest.raises(UsageError, match="expected a folder that dlc can write"):
+        write_output(tmp_path / "none/bill.json", "whole")
+    write_output(Path("/dev/null"), "whole")
 
 
 def test_files_and_folders_that_belong_together_are_all_replaced_or_none(tmp_path: Path) -> None:

@@ -87,9 +87,13 @@ def list_referrer(repository: Repository, subject: Manifest, descriptor: Mapping
         content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, descriptor]}
         data = json.dumps(content, separators=(",", ":")).encode()
         repository.put_manifest(make_fallback_tag(subject.digest), Manifest(data, INDEX))
-    raise RegistryError(
-        f"{repository.name}@{subject.digest}: expected {descriptor['digest']} among what is attached, found it dropped "
-        f"{LISTINGS} times",
+    raise drop_error(repository, subject, str(descriptor["digest"]))
+
+
+def drop_error(repository: Repository, subject: Manifest, name: str) -> RegistryError:
+    """Return the error for what was attached, and is dropped by others again and again."""
+    return RegistryError(
+        f"{repository.name}@{subject.digest}: expected {name} to stay attached, found it dropped {LISTINGS} times",
         "another client writes there at the same time: let it end, and run again",
     )
 

@@ -121,14 +121,17 @@ def _write(root: Path, image_set: ImageSet, *, commit: bool) -> None:
     paths = [*image_set.texts, *image_set.locks]
     if commit:
         _ask_git(root, "add", "--", *paths)
-        _ask_git(root, "commit", "--quiet", "--message", write_message(image_set), "--", *paths)
+        commit_words = ("commit", "--quiet", "--message", write_message(image_set), "--", *paths)
+        _ask_git(
+            root, *commit_words, remedy="the newer versions are staged: mend that and `git commit`, then run again"
+        )
     say_progress(f"{'committed' if commit else 'written'}: {', '.join(image_set.images)}")
 
 
-def _ask_git(root: Path, *words: str) -> str:
+def _ask_git(root: Path, *words: str, remedy: str = "git status") -> str:
     done = run_program(["git", "-C", str(root), *words], check=False)
     if done.returncode:
-        raise UsageError(f"git {words[0]} in {root}: {(done.stderr or done.stdout).strip()}", "git status")
+        raise UsageError(f"git {words[0]} in {root}: {(done.stderr or done.stdout).strip()}", remedy)
     return done.stdout
 
 

@@ -242,7 +242,8 @@ def test_work_that_a_reader_ends_before_it_is_done_is_no_success(tmp_path: Path)
 
 
 def test_what_a_verb_found_stays_its_exit_code_if_nobody_reads_it() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    # What is printed is written at the end.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": ""}
     program = (
         "import sys, dlc.cli; from dlc.__main__ import main; "
         "dlc.cli.run = lambda _: print('found') or 7; sys.exit(main(['lint']))"

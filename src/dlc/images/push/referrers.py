@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dlc.core.atomic_files import scratch_folder
+from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
 
@@ -49,7 +49,7 @@ def put_blob(repository: Repository, content: bytes) -> None:
     """Send some bytes unless the repository has them."""
     if repository.size(make_digest(content)) == len(content):
         return
-    with scratch_folder("dlc-blob-") as folder:
+    with scratch_folder("dlc-blob-") as folder, report_disk_errors(folder, " in TMPDIR"):
         path = folder / "blob"
         path.write_bytes(content)
         repository.upload(path, make_digest(content))

@@ -330,7 +330,7 @@ def test_pages_of_tags_that_lead_in_a_circle_end() -> None:
         first = "last=" not in asked.path
         tag, following = ("a", "last=a") if first or "last=b" in asked.path else ("b", "last=b")
         link = {"Link": f'</v2/team/toy/tags/list?{following}>; rel="next"'}
-        return Reply(200, link, json.dumps({"tags": [tag]}).encode())
+        return Reply(200, link, json.dumps({"tags": [tag, "no tag", "../x"]}).encode())
 
     with serving(answer) as server:
         assert repository(server.url).tags() == ["a", "b"]

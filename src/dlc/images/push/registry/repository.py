@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
+from dlc.images.push.registry.credentials import TAG
 from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -135,7 +136,7 @@ class Repository:
             if answer.status == 404:
                 break
             listed = answer.json("a list of tags").get("tags")
-            found += [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
+            found += [tag for tag in listed if _is_tag(tag)] if isinstance(listed, list) else []
             following = NEXT_PAGE.search(answer.headers.get("Link", ""))
             path = following[1] if following else ""
         return list(dict.fromkeys(found))
@@ -298,6 +299,11 @@ def make_digest(data: bytes) -> str:
 def make_fallback_tag(digest: str) -> str:
     """Return the tag with the index of an image's referrers, for a registry that does not list them."""
     return digest.replace(":", "-")
+
+
+def _is_tag(found: object) -> bool:
+    """Tell whether something is a tag by the distribution specification: it becomes a part of addresses."""
+    return isinstance(found, str) and bool(TAG.fullmatch(found))
 
 
 def _is_image(content: Mapping[str, Any]) -> bool:

@@ -59,7 +59,7 @@ VERBS = {
     "tune-batch": "dlc.cli.tune_batch",
 }
 # Verbs that change nothing, and whose exit code tells of no fault that they found.
-SHOWING = ("list", "show", "plan", "ci", "ps", "logs", "completion", "sbom", "help")
+SHOWING = ("list", "show", "plan", "ci", "ps", "logs", "completion", "sbom", "advise", "profile", "help")
 # For developers of dlc; not in the help.
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 

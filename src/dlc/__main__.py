@@ -19,24 +19,25 @@ from dlc.core.text import paint_text, shows_colors
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
     interrupts.install_handlers()
+    words = sys.argv[1:] if argv is None else argv
+    code: int | None = None
     try:
+        _check_streams()
+        interrupts.keep_awake()
         # Imported here, so that Ctrl-C while it loads is caught too.
         from dlc.cli import run
 
-        _check_streams()
-        interrupts.keep_awake()
-        code = run(sys.argv[1:] if argv is None else argv)
+        code = run(words)
         sys.stdout.flush()
         return code
     except DlcError as error:
         return _report_error(error)
     except KeyboardInterrupt:
-        print("dlc: interrupted", file=sys.stderr)
+        _print_error("dlc: interrupted")
         return Interrupted.exit_code
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _has_reader_left():
-            # The reader, such as head or less, has ended.
-            return 0
+            return _end_without_reader(words, code)
         return _report_error(_system_error(error))
     except Exception as error:
         return _report_error(_internal_error(error))
@@ -49,10 +50,33 @@ def _report_error(error: DlcError) -> int:
     except OSError:
         _drop_stream(sys.stdout)
     is_colored = shows_colors(os.environ, is_terminal=sys.stderr.isatty())
-    print(f"{paint_text('dlc:', 'bad') if is_colored else 'dlc:'} {error}", file=sys.stderr)
+    _print_error(f"{paint_text('dlc:', 'bad') if is_colored else 'dlc:'} {error}")
     if os.environ.get("DLC_DEBUG"):
         traceback.print_exception(error.__cause__ or error)
     return error.exit_code
+
+
+def _print_error(text: str) -> None:
+    """Print on stderr. If that cannot be written, the exit code still says it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _drop_stream(sys.stderr)
+
+
+def _end_without_reader(words: Sequence[str], code: int | None) -> int:
+    """Return the exit code if the reader of the output, such as head or less, has ended.
+
+    It is the verb's own `code` if that has done its work. Of a verb that only shows something it may have been enough.
+    """
+    from dlc.cli import only_shows
+
+    if code is not None:
+        return code
+    if only_shows(words):
+        return 0
+    _print_error("dlc: interrupted: nobody reads its output any more")
+    return Interrupted.exit_code
 
 
 def _system_error(error: OSError) -> DlcError:

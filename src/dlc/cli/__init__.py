@@ -58,6 +58,8 @@ VERBS = {
     "profile": "dlc.cli.profile",
     "tune-batch": "dlc.cli.tune_batch",
 }
+# Verbs that change nothing, and whose exit code tells of no fault that they found.
+SHOWING = ("list", "show", "plan", "ci", "ps", "logs", "completion", "sbom", "advise", "profile", "help")
 # For developers of dlc; not in the help.
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 
@@ -101,6 +103,11 @@ def run(argv: Sequence[str]) -> int:
     # For the verb that completes the words of others.
     args.verbs, args.make_parser = tuple(VERBS), make_parser
     return int(module.run(args))
+
+
+def only_shows(argv: Sequence[str]) -> bool:
+    """Tell whether nothing is lost if whoever reads the output of this command leaves in the middle."""
+    return not argv or argv[0] in SHOWING or argv[0].startswith("-")
 
 
 def list_misspelt(environment: Mapping[str, str]) -> list[str]:

@@ -41,10 +41,11 @@ def run(args: argparse.Namespace) -> int:
     """Print what would be removed and why; with --yes remove it."""
     frameworks = list_frameworks(read_workspace())
     place = open_destination(args.registry, environment.find_ca_bundle(os.environ), option="prune")
-    today = datetime.now(UTC).date()
+    own_day = datetime.now(UTC).date()
     rows = []
     for framework in frameworks:
         repository = place.repository(framework, say_progress)
+        today = prune.find_today(repository, own_day, say_progress)
         choices = prune.choose(prune.list_repository(repository, say_progress), Retention(args.keep, args.days), today)
         if not args.json and choices:
             print_text(as_text(place.reference(framework), choices, is_done=args.yes), STATES)

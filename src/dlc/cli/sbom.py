@@ -7,6 +7,7 @@ import argparse
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_path
+from dlc.core.atomic_files import write_output
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     pull_pushed(engine, [ref])
     text = FORMATS[args.format](facts.capture_facts(engine, ref))
     if args.output:
-        args.output.write_text(text)
+        write_output(args.output, text)
     else:
         print(text, end="")
     return 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
+from dlc.core.atomic_files import write_output
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
@@ -65,7 +66,7 @@ def _write_vex(path: Path, captured: facts.Facts, found: Scan) -> None:
     if document is None:
         say_progress(f"{path}: not written: nothing was found, so there is nothing to state")
         return
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    write_output(path, json.dumps(document, indent=1) + "\n")
 
 
 def as_text(found: Scan) -> str:

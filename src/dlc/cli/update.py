@@ -10,7 +10,7 @@ from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.locks import resolve, updates
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json, print_text, say_progress
-from dlc.core.atomic_files import replace_text
+from dlc.core.atomic_files import replace_text, replace_together
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
@@ -77,10 +77,9 @@ def _update_packages(root: Path, only: list[str], write: bool, *, as_json: bool)
     for number, variant in enumerate(touched, 1):
         say_progress(f"{variant.id}: lock (image {number} of {len(touched)})")
         locks[variant.lock_folder] = resolve.make_lock(resolve.make_request(variant))
-    for path, content in texts.items():
-        replace_text(root / path, content)
-    for folder, files in locks.items():
-        resolve.store_lock(files, root / folder)
+    # Together: a buildspec without its lock would be stale.
+    replace_together(root, texts, locks)
+    for folder in locks:
         say_progress(f"{folder}: written")
     return 0
 

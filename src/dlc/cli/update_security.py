@@ -11,12 +11,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.security import Advisory, ImageSet, Outcome, find_updates, write_message
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.cli.arguments import print_json, say_progress
-from dlc.core.atomic_files import replace_text
+from dlc.core.atomic_files import replace_together
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import user_path
 from dlc.core.errors import UsageError
@@ -105,21 +104,22 @@ def _require_clean(root: Path) -> None:
 
 def _write(root: Path, image_set: ImageSet, *, commit: bool) -> None:
     """Write files and locks of a set, and commit them alone."""
-    for path, text in image_set.texts.items():
-        replace_text(root / path, text)
-    for folder, files in image_set.locks.items():
-        resolve.store_lock(files, root / folder)
+    # Together: a buildspec without its lock would be stale.
+    replace_together(root, image_set.texts, image_set.locks)
     paths = [*image_set.texts, *image_set.locks]
     if commit:
         _ask_git(root, "add", "--", *paths)
-        _ask_git(root, "commit", "--quiet", "--message", write_message(image_set), "--", *paths)
+        commit_words = ("commit", "--quiet", "--message", write_message(image_set), "--", *paths)
+        _ask_git(
+            root, *commit_words, remedy="the newer versions are staged: mend that and `git commit`, then run again"
+        )
     say_progress(f"{'committed' if commit else 'written'}: {', '.join(image_set.images)}")
 
 
-def _ask_git(root: Path, *words: str) -> str:
+def _ask_git(root: Path, *words: str, remedy: str = "git status") -> str:
     done = run_program(["git", "-C", str(root), *words], check=False)
     if done.returncode:
-        raise UsageError(f"git {words[0]} in {root}: {(done.stderr or done.stdout).strip()}", "git status")
+        raise UsageError(f"git {words[0]} in {root}: {(done.stderr or done.stdout).strip()}", remedy)
     return done.stdout
 
 

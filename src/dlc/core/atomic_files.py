@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 from dlc.core.errors import DiskError, ProcessError, UsageError
@@ -72,7 +73,7 @@ def _make_own_folder(home: Path, prefix: str) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, old: Path) -> None:
-    """Let `new`, a folder of files, take the place of `old`, which may be missing.
+    """Let `new` take the place of `old`, which may be missing.
 
     The swap is atomic: readers and crashes see one complete folder. A file system that cannot do that (NFS, the lower
     layers of a container) gets file after file. What was `old` may be left at `new`.
@@ -86,12 +87,20 @@ def replace_folder(new: Path, old: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0:
         return
-    names = {path.name for path in new.iterdir()}
-    for name in sorted(names):
-        (new / name).replace(old / name)
+    _replace_each(new, old)
+
+
+def _replace_each(new: Path, old: Path) -> None:
+    """Replace file after file, in folders too, and remove what is only in `old`."""
     for path in old.iterdir():
-        if path.name not in names:
-            path.unlink()
+        other = new / path.name
+        if not other.exists() or other.is_dir() != path.is_dir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for path in sorted(new.iterdir()):
+        if (old / path.name).is_dir():
+            _replace_each(path, old / path.name)
+        else:
+            path.replace(old / path.name)
 
 
 def replace_text(path: Path, content: str) -> None:
@@ -99,6 +108,47 @@ def replace_text(path: Path, content: str) -> None:
     with draft_folder(path.parent, ".drafts") as draft:
         (draft / path.name).write_text(content)
         (draft / path.name).replace(path)
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a file that the user names, a new one whole or not at all: what is there may be a device or a pipe.
+
+    Raises DiskError and UsageError as `report_disk_errors` does.
+    """
+    with report_disk_errors(path.parent, ""):
+        if path.exists():
+            path.write_text(text)
+            return
+        with scratch_folder(f".{path.name}-", path.parent) as draft:
+            (draft / path.name).write_text(text)
+            (draft / path.name).replace(path)
+
+
+def replace_together(
+    root: Path, texts: Mapping[str, str], folders: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> None:
+    """Write files anew, and folders of files, by their paths from `root`: all of them or none.
+
+    A full disk or Ctrl-C leaves what was there.
+    """
+    with draft_folder(root, ".drafts") as draft:
+        files: list[tuple[Path, Path]] = []
+        for path, text in texts.items():
+            new = draft / "files" / path
+            new.parent.mkdir(parents=True, exist_ok=True)
+            new.write_text(text)
+            files.append((new, root / path))
+        for path, parts in folders.items():
+            new = draft / "folders" / path
+            new.mkdir(parents=True)
+            for name, text in parts.items():
+                (new / name).write_text(text)
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+        with held:
+            for new, old in files:
+                new.replace(old)
+            for path in folders:
+                replace_folder(draft / "folders" / path, root / path)
 
 
 def write_new_files(folder: Path, texts: Mapping[str, str]) -> None:

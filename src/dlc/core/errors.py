@@ -152,7 +152,7 @@ class InternalError(DlcError):
 
 
 class Interrupted(DlcError):  # noqa: N818 (Ctrl-C is no error)
-    """Ctrl-C, SIGTERM or a closed terminal ended the run."""
+    """Ctrl-C, SIGTERM, a closed terminal or a closed pipe ended the run."""
 
     exit_code = 130
 

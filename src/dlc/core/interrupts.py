@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from types import FrameType
@@ -22,6 +23,8 @@ ONCE = (signal.SIGTERM, signal.SIGHUP)
 _depth = 0
 # Whether a signal came meanwhile.
 _waiting = False
+# Whether what one has raised reached nobody.
+_is_lost = False
 _waker: threading.Thread | None = None
 
 
@@ -38,16 +41,35 @@ def keep_awake() -> None:
     One that comes in the moment before it begins to wait interrupts nothing, and Python runs the handler only after the
     wait: a busy host makes this moment long enough for one signal of a hundred. So each is followed by some that
     interrupt whatever the thread waits for by then.
+
+    What a signal raises in a callback of a weak reference or in `__del__` reaches nobody, and each import runs such a
+    callback: then one of those that follow raises it again.
     """
     global _waker
     if _waker:
         return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    signal.signal(WAKE, lambda *_: None)
+    signal.signal(WAKE, _on_wake)
+    sys.unraisablehook = _note_lost
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     _waker = threading.Thread(target=_wake_main, args=(reading, threading.get_ident()), daemon=True)
     _waker.start()
+
+
+def _note_lost(unraisable: sys.UnraisableHookArgs) -> None:
+    global _is_lost
+    if unraisable.exc_type is KeyboardInterrupt:
+        _is_lost = True
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _on_wake(number: int, frame: FrameType | None) -> None:
+    global _is_lost
+    if _is_lost:
+        _is_lost = False
+        _on_signal(signal.SIGINT, frame)
 
 
 def _wake_main(reading: int, main: int) -> None:
@@ -64,12 +86,16 @@ class Held:
 
     def __enter__(self) -> None:
         global _depth
-        _depth += _is_main()
+        # Another thread that wrote back the number it had read would undo what the main thread counted meanwhile.
+        if _is_main():
+            _depth += 1
 
     def __exit__(self, *_: object) -> None:
         global _depth, _waiting
-        _depth -= _is_main()
-        if _is_main() and _waiting and not _depth:
+        if not _is_main():
+            return
+        _depth -= 1
+        if _waiting and not _depth:
             _waiting = False
             raise KeyboardInterrupt
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,46 @@ def check(**variables: str) -> tuple[int, str]:
 def test_the_readme_is_read_as_utf_8_in_every_locale() -> None:
     """It has an arrow."""
     assert check(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0") == check(PYTHONUTF8="1")
+
+
+def end_without_reader(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run dlc, whose stdout is a pipe that nobody reads; each line is written at once."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    with os.fdopen(writing, "w") as output:
+        return subprocess.run(
+            [sys.executable, "-m", "dlc", *words], cwd=folder, env=environment, stdout=output, stderr=subprocess.PIPE,
+            text=True, timeout=60,
+        )  # fmt: skip
+
+
+def test_work_that_a_reader_ends_before_it_is_done_is_no_success(tmp_path: Path) -> None:
+    job = tmp_path / "dlc-jobs/20261120-093000-0a1b2c"
+    job.mkdir(parents=True)
+    (job / "log").write_text("a line\n")
+    done = end_without_reader(["clean", "--jobs", "--yes"], tmp_path)
+    assert (done.returncode, done.stderr) == (130, "dlc: interrupted: nobody reads its output any more\n")
+    assert job.exists()
+
+
+def test_what_a_verb_found_stays_its_exit_code_if_nobody_reads_it() -> None:
+    # What is printed is written at the end.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": ""}
+    program = (
+        "import sys, dlc.cli; from dlc.__main__ import main; "
+        "dlc.cli.run = lambda _: print('found') or 7; sys.exit(main(['lint']))"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output:
+        done = subprocess.run([sys.executable, "-c", program], env=environment, stdout=output, timeout=60)
+    assert done.returncode == 7
+
+
+def test_an_error_that_nobody_can_read_keeps_its_exit_code() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "dlc", "list", "nothing-*"]
+        done = subprocess.run(words, cwd=ROOT, env=environment, stderr=full, timeout=60)
+    assert done.returncode == SelectorError.exit_code

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -131,3 +132,55 @@ def test_a_signal_in_a_held_block_is_raised_at_its_end() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
     assert reached == ["end of the block"]
+
+
+def test_a_held_block_of_another_thread_does_not_hold_the_main_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other thread enters its block while the main thread is in one, and goes on when the main thread is not."""
+    asked, goes_on = threading.Event(), threading.Event()
+    main = threading.current_thread()
+
+    def is_main() -> bool:
+        if threading.current_thread() is main:
+            return True
+        asked.set()
+        return not goes_on.wait(HANG_SECONDS)
+
+    def enter_block() -> None:
+        with interrupts.held:
+            pass
+
+    monkeypatch.setattr(interrupts, "_is_main", is_main)
+    other = threading.Thread(target=enter_block)
+    with interrupts.held:
+        other.start()
+        assert asked.wait(HANG_SECONDS)
+    goes_on.set()
+    other.join(HANG_SECONDS)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts._on_signal(signal.SIGINT, None)
+
+
+# A signal comes while a callback of a weak reference runs, as there are in imports: nobody gets its exception.
+LOSING = """
+import signal, sys, time, weakref
+import dlc.cli
+from dlc.__main__ import main
+
+class Thing:
+    pass
+
+def verb(argv):
+    thing = Thing()
+    kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+    del thing
+    time.sleep(60)
+    return 0
+
+dlc.cli.run = verb
+sys.exit(main([]))
+"""
+
+
+def test_a_signal_whose_exception_reaches_nobody_ends_dlc_all_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", LOSING], capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert (done.returncode, done.stderr) == (130, "dlc: interrupted\n")

@@ -15,7 +15,7 @@ from dlc.core.checkout import find_root
 from dlc.core.errors import RegistryError
 from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.push.promote import find_tags
-from dlc.images.push.prune import Build, Choice, Listed, Retention, choose, list_repository, remove
+from dlc.images.push.prune import Build, Choice, Listed, Retention, choose, find_today, list_repository, remove
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
@@ -30,6 +30,22 @@ def days_ago(days: int) -> date:
 
 def quiet(_: str) -> None:
     """Say nothing."""
+
+
+def test_a_clock_that_is_ahead_makes_no_build_older() -> None:
+    class There(Repository):
+        def __init__(self, day: date | None) -> None:
+            self.day = day
+
+        def read_day(self) -> date | None:
+            return self.day
+
+    said: list[str] = []
+    assert find_today(There(days_ago(365)), TODAY, said.append) == days_ago(365)
+    assert said == [f"this machine's clock says {TODAY}, the registry's {days_ago(365)}, which counts"]
+    for day in (days_ago(-365), TODAY, None):
+        assert find_today(There(day), TODAY, said.append) == TODAY
+    assert len(said) == 1
 
 
 @pytest.fixture

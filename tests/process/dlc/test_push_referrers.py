@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from pathlib import Path
 
 import pytest
 from memory_registry import Memory
-from scripted_server import serving
+from scripted_server import Asked, Reply, serving
 
+from dlc.core.errors import RegistryError
+from dlc.images.proof.signing import KeyHand, attach_proof
 from dlc.images.push.referrers import SPDX, attach_bill, attach_document, make_referrer
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from harness.signed_image import make_key
 
 IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])
 BILL = b'{"spdxVersion":"SPDX-2.3"}'
@@ -58,3 +63,45 @@ def test_what_others_attached_under_the_tag_stays() -> None:
 def test_the_tag_is_the_one_of_the_specification_and_equal_documents_have_equal_manifests() -> None:
     assert re.fullmatch("sha256-[0-9a-f]{64}", make_fallback_tag(IMAGE.digest))
     assert make_referrer(IMAGE, SPDX, BILL) == make_referrer(IMAGE, SPDX, BILL)
+
+
+class Rival(Memory):
+    """A registry to which another client writes an index that it read before, after the puts of these numbers."""
+
+    def __init__(self, *after: int) -> None:
+        super().__init__(lists=False)
+        self.puts = itertools.count(1)
+        self.after = after
+
+    def __call__(self, asked: Asked) -> Reply:
+        reply = super().__call__(asked)
+        if (
+            asked.method == "PUT"
+            and asked.path.endswith(make_fallback_tag(IMAGE.digest))
+            and next(self.puts) in self.after
+        ):
+            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [OTHER]}
+            self.manifests[make_fallback_tag(IMAGE.digest)] = (INDEX, json.dumps(index).encode())
+        return reply
+
+
+def test_a_document_that_another_client_drops_from_the_list_is_listed_again() -> None:
+    with serving(Rival(1, 2)) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        digest = attach_bill(repository, IMAGE, lambda: BILL)
+        assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == [OTHER["digest"], digest]
+
+
+def test_a_list_from_which_a_document_is_always_dropped_is_an_error() -> None:
+    with serving(Rival(*range(1, 100))) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        with pytest.raises(RegistryError, match="found it dropped 5 times"):
+            attach_bill(repository, IMAGE, lambda: BILL)
+
+
+def test_all_statements_are_listed_though_another_client_drops_the_first_ones(tmp_path: Path) -> None:
+    said = {kind: {"any": "word"} for kind in ("https://one.example", "https://two.example", "https://three.example")}
+    with serving(Rival(3)) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        attached = attach_proof(repository, IMAGE, "team/toy", KeyHand(make_key(tmp_path)), said)
+        assert {*attached} <= {found["digest"] for found in repository.referrers(IMAGE.digest)}

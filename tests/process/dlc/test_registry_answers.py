@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from scripted_server import Asked, Reply, serving
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry import http
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import ANSWER_BYTES, Session, SilentError, UnknownBlobError
+from dlc.images.push.registry.http import ANSWER_BYTES, Session, SilentError, UnknownBlobError, _connection_error
 from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
 from harness.authority import Authority
 
@@ -79,6 +81,62 @@ def test_certificate_that_does_not_hold_is_told_at_once_with_what_to_do(
         repository(server.url, authority.bundle if trusted else None, waited).size(BLOB)
     assert words in caught.value.remedy
     assert waited == []
+
+
+@pytest.mark.parametrize("code", [9, 10], ids=["not yet valid", "expired"])
+def test_a_certificate_of_another_time_may_be_this_machines_clock(code: int) -> None:
+    refused = ssl.SSLCertVerificationError("no")
+    refused.verify_code, refused.verify_message = code, "certificate is not valid now"
+    error = _connection_error("GET https://registry.example/v2/", refused, 30.0, "")
+    assert f"clock is wrong: it says {datetime.now(UTC):%F}" in error.remedy
+
+
+def test_the_head_of_an_answer_that_comes_byte_by_byte_is_not_waited_for_longer_than_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A byte of a header comes every twentieth of a second, without end."""
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 2.0)
+    ends = threading.Event()
+
+    def trickle(listener: socket.socket) -> None:
+        while not ends.is_set():
+            with suppress(OSError), listener.accept()[0] as client:
+                client.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                while not ends.wait(0.05):
+                    client.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        threading.Thread(target=trickle, args=(listener,), daemon=True).start()
+        try:
+            with pytest.raises(SilentError, match="no answer within 2 s"):
+                repository(f"http://127.0.0.1:{listener.getsockname()[1]}").size(BLOB)
+        finally:
+            ends.set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "no host has the name of the proxy"),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+    ],
+)
+def test_a_proxy_that_is_not_there_is_named_without_its_password(
+    fault: OSError, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("https_proxy", "http://me:s3cret@proxy.example:3128")
+    with pytest.raises(RegistryError, match=r"http://proxy\.example:3128") as caught:
+        repository("https://registry.example").size(BLOB)
+    assert said in caught.value.message
+    assert "s3cret" not in str(caught.value)
+    assert "HTTPS_PROXY" in caught.value.remedy
 
 
 def test_registry_without_tls_at_an_address_with_https_is_told_at_once() -> None:

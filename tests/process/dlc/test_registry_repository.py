@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import socket
 import urllib.parse
@@ -10,13 +11,15 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
+from dlc.images.push.registry import http
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session, TransientError
+from dlc.images.push.registry.http import Session, SilentError, TransientError
 from dlc.images.push.registry.repository import DELAYS_SECONDS, KINDS, Manifest, Repository, make_digest
 
 ME = Credentials("me", "hunter2")
@@ -320,3 +323,32 @@ def test_index_of_several_platforms_is_no_image() -> None:
     kind = "application/vnd.oci.image.index.v1+json"
     with serving(lambda _: Reply(200, {"Content-Type": kind}, b"{}")) as server:
         assert repository(server.url).manifest("tag") is None
+
+
+def test_pages_of_tags_that_lead_in_a_circle_end() -> None:
+    def answer(asked: Asked) -> Reply:
+        first = "last=" not in asked.path
+        tag, following = ("a", "last=a") if first or "last=b" in asked.path else ("b", "last=b")
+        link = {"Link": f'</v2/team/toy/tags/list?{following}>; rel="next"'}
+        return Reply(200, link, json.dumps({"tags": [tag, "no tag", "../x"]}).encode())
+
+    with serving(answer) as server:
+        assert repository(server.url).tags() == ["a", "b"]
+
+
+def test_a_piece_of_a_layer_has_the_time_that_a_slow_line_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock is a minute after the last one."""
+    clock = itertools.count(step=60.0)
+    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with serving(replies(Reply(200, body=b"blob"))) as server:
+        repository(server.url).download(BLOB, 4, tmp_path / "blob")
+        assert (tmp_path / "blob").read_bytes() == b"blob"
+        with pytest.raises(SilentError, match="no whole answer within 30 s"):
+            repository(server.url).blob(BLOB)
+
+
+def test_the_registrys_day_is_read_from_its_answers() -> None:
+    with serving(replies(Reply(404))) as server:
+        assert abs(repository(server.url).read_day() - datetime.now(UTC).date()) <= timedelta(days=1)

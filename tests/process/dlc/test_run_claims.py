@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import itertools
 import os
 import subprocess
 import sys
@@ -12,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from dlc.core import atomic_files
-from dlc.core.errors import DlcError, UsageError
+from dlc.core.errors import DiskError, DlcError, UsageError
 from dlc.engine.connection import Engine
-from dlc.jobs.run import claims
+from dlc.jobs.run import claims, known_jobs
 
 ENGINE = Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", containerd_store=True)
 HOLD = """
@@ -68,6 +70,28 @@ def test_a_cache_that_cannot_be_written_is_said_with_the_variable_that_names_ano
     with pytest.raises(UsageError) as caught, claims.claim_job(tmp_path / "cache/jobs", "mine", ENGINE):
         pytest.fail("nobody looks after this job")
     assert "DLC_CACHE_DIR" in caught.value.remedy
+
+
+def test_a_claim_that_a_full_disk_cuts_off_is_an_error_and_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = itertools.count()
+
+    def write(_: int, data: bytes) -> int:
+        if next(written):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return len(data) // 2
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(DiskError, match=f"{tmp_path}: the disk is full"), claims.claim_job(tmp_path, "mine", ENGINE):
+        pytest.fail("nobody looks after this job")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_claim_of_a_killed_dlc_is_a_job_that_was_left(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text('unix:///nowhere.sock\n{"image": "toy:1", "fol')
+    [job] = known_jobs.read_claims(tmp_path)
+    assert (job.id, job.state, job.address) == ("mine", known_jobs.LEFT, "unix:///nowhere.sock")
 
 
 def test_a_job_whose_containers_could_not_be_removed_stays_for_the_next_dlc(tmp_path: Path) -> None:

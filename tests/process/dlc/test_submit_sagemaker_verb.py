@@ -219,6 +219,27 @@ def test_ctrl_c_leaves_no_upload(account: Account, monkeypatch: pytest.MonkeyPat
     assert list_objects(BUCKET) == []
 
 
+def test_ctrl_c_before_the_services_answer_stops_the_job_that_it_has_started(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def interrupt(service: str, operation: str, region: str, **arguments: Any) -> dict[str, Any]:
+        if operation == "stop_training_job":
+            asked.append(arguments["TrainingJobName"])
+            return {}
+        answer = aws.call_aws(service, operation, region, **arguments)
+        if operation == "create_training_job":
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(submit, "call_aws", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        submit_to()
+    assert asked == ["digits"]
+    assert list_objects(BUCKET) == []
+
+
 def test_a_job_whose_answer_got_lost_is_started_once(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_answer(service: str, operation: str, region: str, **arguments: Any) -> dict[str, Any]:
         answer = aws.call_aws(service, operation, region, **arguments)

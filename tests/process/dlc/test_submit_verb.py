@@ -137,8 +137,22 @@ def test_nothing_is_left_of_a_job_that_slurm_refuses(login: Login, said: str, re
     assert not (login.folder / "dlc-jobs").exists()
 
 
+def test_ctrl_c_cancels_what_the_controller_has_taken_already(login: Login, tmp_path: Path) -> None:
+    own = login.folder / "dlc-jobs/digits/job.sbatch"
+    login.add("sbatch", "touch ../hangs; exec sleep 600")
+    login.add("squeue", f'printf "%s\\n" "4711|{own}" "4712|/another/job.sbatch" "4713|{own}.old"')
+    login.add("scancel", 'echo "$@" >>../cancelled')
+    interrupt_submission(login)
+    assert (tmp_path / "cancelled").read_text() == "4711\n"
+
+
 def test_ctrl_c_leaves_no_folder(login: Login) -> None:
     login.add("sbatch", "touch ../hangs; exec sleep 600")
+    interrupt_submission(login)
+
+
+def interrupt_submission(login: Login) -> None:
+    """Send SIGINT while sbatch hangs: dlc ends and leaves no folder."""
     words = [sys.executable, "-P", "-m", "dlc", "submit", "job.yml", "--to", "slurm"]
     with subprocess.Popen(words, cwd=login.folder, env=login.environ, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + WAIT_SECONDS

@@ -6,14 +6,17 @@ import base64
 import io
 import json
 import tarfile
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from dlc.jobs.job_file import read_job_file
+from dlc.jobs.run.lifecycle import HostLog
 from dlc.submit import kubernetes
 from dlc.submit.kubernetes import client, logs
 from dlc.submit.kubernetes.options import OPTIONS
@@ -339,3 +342,20 @@ def test_two_groups_that_kubernetes_cannot_tell_apart_are_refused(code: Path) ->
 
 def test_nodes_may_have_the_image_without_a_registry(code: Path) -> None:
     assert not kubernetes.refuse_job(make_job(code, image="dlc/pytorch:2.13"), OPTIONS(pull_policy="Never"))
+
+
+def test_lines_that_nobody_reads_any_more_end_with_the_reader_and_not_with_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pod = {"metadata": {"uid": "1", "name": "digits-0"}, "status": {"phase": "Running"}}
+    monkeypatch.setattr(logs, "find_job", lambda *_: {"status": {}})
+    monkeypatch.setattr(logs, "list_pods", lambda *_: [pod])
+    monkeypatch.setattr(logs, "explain_absence", lambda *_: "")
+    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=lambda _: time.sleep(0.001)))
+
+    def print_pod(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(logs, "_print_pod", print_pod)
+    with pytest.raises(BrokenPipeError):
+        logs._follow_job(OPTIONS(), HostLog(1, io.StringIO()), "digits")

@@ -17,7 +17,7 @@ from dlc.images.proof.dsse import BUNDLE, sign_statement
 from dlc.images.proof.evidence import read_blob
 from dlc.images.proof.keys import PrivateKey, read_private_key
 from dlc.images.proof.statement import SIGNATURE, Predicate, make_statement
-from dlc.images.push.referrers import SPDX, attach_document, put_blob
+from dlc.images.push.referrers import LISTINGS, SPDX, attach_document, drop_error, put_blob
 from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.simple_signing import (
     SignedPayload,
@@ -81,28 +81,41 @@ def attach_proof(
 
     `reference` is the image's name with its registry. Returns the digests of the manifests of the statements.
     """
-    attached = []
-    for kind, predicate in {**said, SIGNATURE: {}}.items():
-        bundle = signer.sign_statement(make_statement(reference, image.digest, kind, predicate))
-        named = {CONTENT: ENVELOPE, PREDICATE_TYPE: kind}
-        attached.append(attach_document(repository, image, BUNDLE, bundle, named))
+    made = {
+        kind: signer.sign_statement(make_statement(reference, image.digest, kind, predicate))
+        for kind, predicate in {**said, SIGNATURE: {}}.items()
+    }
+    attached = [_attach_bundle(repository, image, kind, bundle) for kind, bundle in made.items()]
+    # Another push of this image may have dropped some from the list that both write.
+    listed = {str(found["digest"]) for found in repository.referrers(image.digest)}
+    for (kind, bundle), digest in zip(made.items(), attached, strict=True):
+        if digest not in listed:
+            _attach_bundle(repository, image, kind, bundle)
     payload = make_payload(reference, image.digest)
     if (signature := signer.sign_payload(payload)) is not None:
         _put_signature(repository, image, SignedPayload(payload, signature))
     return tuple(attached)
 
 
+def _attach_bundle(repository: Repository, image: Manifest, kind: str, bundle: bytes) -> str:
+    """Attach a signed statement of this type; return the digest of its manifest."""
+    return attach_document(repository, image, BUNDLE, bundle, {CONTENT: ENVELOPE, PREDICATE_TYPE: kind})
+
+
 def _put_signature(repository: Repository, image: Manifest, own: SignedPayload) -> None:
     """Put a signature under cosign's tag, beside those that are there."""
-    layer = describe_signed(own)
-    there = repository.manifest(make_signature_tag(image.digest))
-    joined = join_signatures(there, [layer]) if there else make_signature_manifest([layer])
-    if joined is None:
-        return
-    manifest, config = joined
-    for content in (own.payload, config):
-        put_blob(repository, content)
-    repository.put_manifest(make_signature_tag(image.digest), manifest)
+    layer, tag = describe_signed(own), make_signature_tag(image.digest)
+    # Another one may put its own there at the same time, and drop ours.
+    for _ in range(LISTINGS):
+        there = repository.manifest(tag)
+        joined = join_signatures(there, [layer]) if there else make_signature_manifest([layer])
+        if joined is None:
+            return
+        manifest, config = joined
+        for content in (own.payload, config):
+            put_blob(repository, content)
+        repository.put_manifest(tag, manifest)
+    raise drop_error(repository, image, tag)
 
 
 def require_bill(repository: Repository, image: Manifest, document: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from dlc.core.errors import RegistryError
@@ -16,6 +16,8 @@ from dlc.images.push.registry.repository import Manifest, Repository, make_fallb
 from dlc.images.push.tags import OF_CONTENT, OF_DAY
 
 Say = Callable[[str], None]
+# Two clocks may be on both sides of midnight.
+ONE_DAY = timedelta(days=1)
 # Tags of documents: the index of referrers, and cosign's signatures and attestations.
 OF_DOCUMENT = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
 
@@ -97,6 +99,17 @@ def _describe_build(repository: Repository, image: Manifest, tags: Sequence[str]
     form = OF_DAY if members else OF_CONTENT
     stems = [match[1] for tag in tags if (match := form.fullmatch(tag.removesuffix(UNVERIFIED)))]
     return Build(image.digest, tuple(sorted(tags)), stems[0] if labels.get(KEY) and stems else "", day, members)
+
+
+def find_today(repository: Repository, own: date, say: Say) -> date:
+    """Return the day that counts: a clock that is ahead would make every build look old.
+
+    `own` is the day by this machine's clock.
+    """
+    there = repository.read_day() or own
+    if there < own - ONE_DAY:
+        say(f"this machine's clock says {own}, the registry's {there}, which counts")
+    return min(own, there)
 
 
 def choose(listed: Listed, retention: Retention, today: date) -> tuple[Choice, ...]:

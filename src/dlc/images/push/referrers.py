@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dlc.core.atomic_files import scratch_folder
+from dlc.core.atomic_files import report_disk_errors, scratch_folder
+from dlc.core.errors import RegistryError
 from dlc.images.push.registry.repository import (
     INDEX,
     KINDS,
@@ -24,6 +25,8 @@ from dlc.images.push.registry.repository import (
 SPDX = "application/spdx+json"
 EMPTY = b"{}"
 EMPTY_KIND = "application/vnd.oci.empty.v1+json"
+# Times that a document is added to an index before another client is said to drop it.
+LISTINGS = 5
 Annotations = Mapping[str, str]
 NONE: Annotations = MappingProxyType({})
 
@@ -53,7 +56,7 @@ def put_blob(repository: Repository, content: bytes) -> None:
     """Send some bytes unless the repository has them."""
     if repository.size(make_digest(content)) == len(content):
         return
-    with scratch_folder("dlc-blob-") as folder:
+    with scratch_folder("dlc-blob-") as folder, report_disk_errors(folder, " in TMPDIR"):
         path = folder / "blob"
         path.write_bytes(content)
         repository.upload(path, make_digest(content))
@@ -75,16 +78,29 @@ def make_referrer(subject: Manifest, kind: str, document: bytes, annotations: An
 def list_referrer(repository: Repository, subject: Manifest, descriptor: Mapping[str, Any]) -> None:
     """Add a document to the index under the fallback tag, beside what others have put there.
 
-    A registry that lists it already, by itself or in the index, is left as it is.
+    A registry that lists it already, by itself or in the index, is left as it is. Another client that writes the same
+    index at the same time may drop what was added: it is read again until it is there.
+
+    Raises RegistryError if the document is not listed in the end.
     """
-    there = repository.referrers(subject.digest)
     # An entry that says another kind hides the document from those who look for its kind.
     names = ("digest", "artifactType")
-    if any(all(found.get(name) == descriptor.get(name) for name in names) for found in there):
-        return
-    others = [found for found in there if found.get("digest") != descriptor["digest"]]
-    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, descriptor]}
-    repository.put_manifest(make_fallback_tag(subject.digest), Manifest.of(content))
+    for _ in range(LISTINGS):
+        there = repository.referrers(subject.digest)
+        if any(all(found.get(name) == descriptor.get(name) for name in names) for found in there):
+            return
+        others = [found for found in there if found.get("digest") != descriptor["digest"]]
+        content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, descriptor]}
+        repository.put_manifest(make_fallback_tag(subject.digest), Manifest.of(content))
+    raise drop_error(repository, subject, str(descriptor["digest"]))
+
+
+def drop_error(repository: Repository, subject: Manifest, name: str) -> RegistryError:
+    """Return the error for what was attached, and is dropped by others again and again."""
+    return RegistryError(
+        f"{repository.name}@{subject.digest}: expected {name} to stay attached, found it dropped {LISTINGS} times",
+        "another client writes there at the same time: let it end, and run again",
+    )
 
 
 def describe_referrer(manifest: Manifest) -> Mapping[str, Any]:

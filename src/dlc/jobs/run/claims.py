@@ -61,12 +61,23 @@ def claim_job(
         try_lock(descriptor)
     claim = Claim(path, engine)
     try:
-        os.write(descriptor, f"{engine.address or ''}\n{json.dumps(dict(facts))}\n".encode())
+        _write_claim(path, descriptor, f"{engine.address or ''}\n{json.dumps(dict(facts))}\n".encode())
         yield claim
         if not claim.left:
             path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
+
+
+def _write_claim(path: Path, descriptor: int, text: bytes) -> None:
+    """Write all of a claim. On a full disk none is left, for the next dlc would read half of it."""
+    with report_disk_errors(path.parent):
+        try:
+            while text:
+                text = text[os.write(descriptor, text) :]
+        except OSError:
+            path.unlink()
+            raise
 
 
 def remove_leftovers(folder: Path, engine: Engine) -> list[str]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dlc.core.atomic_files import hold_lock, try_lock
 from dlc.core.errors import DlcError, UsageError
@@ -96,7 +97,10 @@ def read_claims(folder: Path) -> list[KnownJob]:
 def _read_claim(path: Path) -> KnownJob:
     text = path.read_text()
     # A dlc before this one wrote no second line, and one after it may write more into it.
-    found = json.loads(text.partition("\n")[2] or "{}")
+    found: dict[str, Any] = {}
+    # A dlc that was killed meanwhile has written half of it.
+    with suppress(ValueError):
+        found = json.loads(text.partition("\n")[2] or "{}")
     facts = {name: found[name] for name in FACTS if name in found}
     return KnownJob(path.name, RUNS if is_held(path) else LEFT, read_address(text), **facts)
 

@@ -51,6 +51,7 @@ def print_logs(job_id: str, options: KubernetesOptions, out: TextIO, *, follow: 
 def _follow_job(options: KubernetesOptions, log: HostLog, job_id: str) -> None:
     """Print what pods say until the job has ended, each in a thread of its own, and why a pod does not start."""
     readers: dict[str, Thread] = {}
+    failures: list[Exception] = []
     said = {""}
     ended = False
     while not ended:
@@ -64,13 +65,32 @@ def _follow_job(options: KubernetesOptions, log: HostLog, job_id: str) -> None:
                 log.say(why)
         for pod in pods:
             if pod["metadata"]["uid"] not in readers and _has_started(pod):
-                reader = Thread(target=_print_pod, args=(options, log, pod, "--follow"), daemon=True)
-                readers[pod["metadata"]["uid"]] = reader
-                reader.start()
+                readers[pod["metadata"]["uid"]] = _start_reader(options, log, pod, failures)
         if not ended:
+            _raise_first(failures)
             time.sleep(ASK_AGAIN_SECONDS)
     for reader in readers.values():
         reader.join()
+    _raise_first(failures)
+
+
+def _start_reader(options: KubernetesOptions, log: HostLog, pod: Object, failures: list[Exception]) -> Thread:
+    """Print what a pod says in a thread; a failure, such as that nobody reads it any more, is added to `failures`."""
+
+    def read() -> None:
+        try:
+            _print_pod(options, log, pod, "--follow")
+        except Exception as error:
+            failures.append(error)
+
+    reader = Thread(target=read, daemon=True)
+    reader.start()
+    return reader
+
+
+def _raise_first(failures: Sequence[Exception]) -> None:
+    if failures:
+        raise failures[0]
 
 
 def _has_started(pod: Object) -> bool:

@@ -46,7 +46,11 @@ def submit_job(job: SubmittedJob, options: Settings, document: Document, secrets
     address = locate_archive(job, options)
     try:
         _upload_code(job, options, address)
-        _start_job(request, options.region)
+        try:
+            _start_job(request, options.region)
+        except KeyboardInterrupt:
+            _stop_started(job.name, options.region)
+            raise
     except BaseException:
         # Ctrl-C is one of these.
         _remove_upload(address, options.region)
@@ -139,6 +143,16 @@ def _start_job(request: Mapping[str, Any], region: str) -> None:
                 if _find_job(request["TrainingJobName"], region):
                     return
         raise _explain_start(error, request) from None
+
+
+def _stop_started(name: str, region: str) -> None:
+    """Stop the job if the service has it: Ctrl-C came before its answer, and its code goes."""
+    try:
+        if _find_job(name, region):
+            call_aws("sagemaker", "stop_training_job", region, TrainingJobName=name)
+    except DlcError as error:
+        command = f"aws sagemaker stop-training-job --training-job-name {name}"
+        print(f"dlc: warning: the job may have started: {error.message}; {command}", file=sys.stderr)
 
 
 def _explain_start(error: AwsError, request: Mapping[str, Any]) -> AwsError:

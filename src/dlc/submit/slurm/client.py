@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from dlc.core.atomic_files import report_disk_errors
-from dlc.core.errors import DlcError, HostError, ProcessError, UsageError
+from dlc.core.errors import DlcError, HostError, ProcessError, ProcessTimeoutError, UsageError
 from dlc.core.process import Completed, run_program
 from dlc.jobs.run.job_folder import RESULTS, copy_code
 from dlc.submit.places import Document, PlacedJob, SubmittedJob
@@ -53,7 +54,11 @@ def submit_job(job: SubmittedJob, options: own.OPTIONS, document: Document, secr
             copy_code(job.code, folder / "code", folder)
             path = folder / document.name
             path.write_text(document.text)
-            done = _call(["sbatch", "--parsable", str(path)], env=secrets)
+            try:
+                done = _call(["sbatch", "--parsable", str(path)], env=secrets)
+            except (KeyboardInterrupt, ProcessTimeoutError):
+                _cancel_unknown(path)
+                raise
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             if folder.parent.name == RESULTS:
@@ -63,6 +68,16 @@ def submit_job(job: SubmittedJob, options: own.OPTIONS, document: Document, secr
             raise
     # With several clusters their name follows.
     return done.stdout.strip().splitlines()[-1].partition(";")[0]
+
+
+def _cancel_unknown(path: Path) -> None:
+    """Cancel what the controller has of this file already: sbatch was ended before it said so, and the folder goes."""
+    try:
+        rows = _call(["squeue", "--me", "--noheader", "--format", "%i|%o"]).stdout.splitlines()
+        for number in [row.partition("|")[0] for row in rows if row.partition("|")[2].strip() == str(path)]:
+            _call(["scancel", number])
+    except DlcError as error:
+        print(f"dlc: warning: the job may be queued: {error.message}; squeue --me", file=sys.stderr)
 
 
 def list_jobs(options: own.OPTIONS) -> list[PlacedJob]:

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from dlc.core.errors import RegistryError
+from dlc.images.push.registry.connections import find_proxy, make_opener
 from dlc.images.push.registry.credentials import Credentials, is_loopback
 
 # The bound of one read or write, and of a whole answer.
 ANSWER_SECONDS = 30.0
-# The same for a file: a registry hashes and moves gigabytes before it answers.
+# The same for a file: a registry hashes and moves gigabytes before it answers, and a line may be slow.
 UPLOAD_SECONDS = 300.0
 # Manifests and configurations are some kilobytes.
 ANSWER_BYTES = 16 << 20
@@ -37,7 +38,8 @@ NO_REGISTRY = "check that a container registry answers there, and not a proxy or
 KEEP_TRYING = "check that the registry runs, and push again: what it has is not sent twice"
 # OpenSSL's codes for a certificate of another host name or address.
 WRONG_NAME = (62, 64)
-EXPIRED = 10
+# Not yet valid, and expired.
+WRONG_TIME = (9, 10)
 # http.client begins its message so.
 PROXY_REFUSES = re.compile(r"Tunnel connection failed: (4\d\d .*)")
 PROXY_REMEDY = "correct HTTPS_PROXY, or name the registry's host in NO_PROXY"
@@ -101,47 +103,6 @@ class Answer:
         return found
 
 
-def make_opener(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
-    """Make what opens connections to a registry: certificates checked, proxies as the environment names them.
-
-    Raises RegistryError for a CA bundle that cannot be read.
-    """
-    context = ssl.create_default_context()
-    if ca:
-        try:
-            context.load_verify_locations(ca)
-        except OSError as error:
-            # ssl.SSLError is an OSError.
-            raise RegistryError(
-                f"{ca}: expected certificates in PEM, found: {error}", "name a CA bundle in DLC_CA_BUNDLE"
-            ) from None
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), _Redirects()]
-    if is_loopback(host):
-        # No proxy reaches our own interface.
-        handlers.append(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener(*handlers)
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects as urllib does, but never from TLS to plain HTTP, nor to FTP: those are answers like others."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        """Return the next request, None for the answer as it stands."""
-        if not newurl.startswith("https:" if req.type == "https" else ("http:", "https:")):
-            return None
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-        """Follow a redirect; urllib leaves the connection open if its Location is no address."""
-        try:
-            return super().http_error_302(req, fp, code, msg, headers)
-        except ValueError:
-            fp.close()
-            raise
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
 def send_request(
     opener: urllib.request.OpenerDirector, method: str, url: str, body: bytes | Path | None = None,
     headers: Mapping[str, str] | None = None, authorization: str = "",
@@ -170,25 +131,27 @@ def send_request(
                 response = stack.enter_context(opener.open(asked, timeout=seconds))
             except urllib.error.HTTPError as error:
                 response = stack.enter_context(error)
-            content = b"" if method == "HEAD" else _read_body(response, where)
+            # A piece of a layer takes as long as a slow line needs for it.
+            whole = UPLOAD_SECONDS if asked.has_header("Range") else ANSWER_SECONDS
+            content = b"" if method == "HEAD" else _read_body(response, where, whole)
             return Answer(response.status, response.headers, content, where)
         except (OSError, http.client.HTTPException) as error:
-            raise _connection_error(where, error, seconds) from None
+            raise _connection_error(where, error, seconds, find_proxy(url)) from None
         except ValueError as error:
             # An address in a Location or a realm is malformed.
             raise RegistryError(f"{where}: a broken address: {error}", NO_REGISTRY) from None
 
 
-def _read_body(response: IO[bytes], where: str) -> bytes:
-    """Return the whole body, within ANSWER_BYTES bytes and ANSWER_SECONDS however slowly it comes."""
-    end = time.monotonic() + ANSWER_SECONDS
+def _read_body(response: IO[bytes], where: str, seconds: float) -> bytes:
+    """Return the whole body, within ANSWER_BYTES bytes and so many seconds however slowly it comes."""
+    end = time.monotonic() + seconds
     found = bytearray()
     while block := response.read1(BLOCK):  # type: ignore[attr-defined]
         found += block
         if len(found) > ANSWER_BYTES:
             raise RegistryError(f"{where}: expected at most {ANSWER_BYTES >> 20} MiB, found more", NO_REGISTRY)
         if time.monotonic() > end:
-            raise SilentError(f"{where}: no whole answer within {ANSWER_SECONDS:g} s", KEEP_TRYING)
+            raise SilentError(f"{where}: no whole answer within {seconds:g} s", KEEP_TRYING)
     # read1 takes a body that was cut off for a whole one.
     if left := getattr(response, "length", 0):
         raise http.client.IncompleteRead(bytes(found), left)
@@ -223,26 +186,32 @@ def strip_query(url: str) -> str:
     return url.partition("?")[0]
 
 
-def _connection_error(where: str, error: Exception, seconds: float) -> RegistryError:
-    """Return the error for a failed connection; transient only if a second try may work."""
+def _connection_error(where: str, error: Exception, seconds: float, proxy: str) -> RegistryError:
+    """Return the error for a failed connection, by a proxy if there is one; transient if a second try may work."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return RegistryError(f"{where}: {cause.verify_message}", _advise_on_certificate(cause.verify_code))
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return RegistryError(f"{where}: no TLS: {cause.reason}", "check that a registry with TLS listens there")
     if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
+        if proxy:
+            return RegistryError(f"{where}: no host has the name of the proxy {proxy}", PROXY_REMEDY)
         return RegistryError(f"{where}: no host has this name", "check the registry's name")
     if refused := PROXY_REFUSES.search(str(cause)):
         return RegistryError(f"{where}: the proxy refuses: {refused[1]}", PROXY_REMEDY)
     if isinstance(cause, TimeoutError):
         return SilentError(f"{where}: no answer within {seconds:g} s", KEEP_TRYING)
+    if proxy and isinstance(cause, ConnectionRefusedError):
+        return TransientError(f"{where}: the proxy {proxy}: {cause.strerror}", PROXY_REMEDY)
     return TransientError(f"{where}: {cause or type(cause).__name__}", KEEP_TRYING)
 
 
 def _advise_on_certificate(code: int) -> str:
     if code in WRONG_NAME:
         return "push to the name that the registry's certificate has"
-    return "renew the registry's certificate" if code == EXPIRED else "name the CA bundle in DLC_CA_BUNDLE"
+    if code in WRONG_TIME:
+        return f"renew the registry's certificate, unless this machine's clock is wrong: it says {datetime.now(UTC):%F}"
+    return "name the CA bundle in DLC_CA_BUNDLE"
 
 
 def _quote_registry(body: bytes) -> str:

@@ -11,11 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
+from dlc.images.push.registry.credentials import TAG
 from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -122,8 +125,16 @@ class Repository:
         found: list[str] = []
         for answer in self._pages(f"/v2/{self.name}/tags/list?n={TAGS_AT_ONCE}", (200, 404)):
             listed = answer.json("a list of tags").get("tags") if answer.status == 200 else None
-            found += [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
-        return found
+            found += [tag for tag in listed if _is_tag(tag)] if isinstance(listed, list) else []
+        return list(dict.fromkeys(found))
+
+    def read_day(self) -> date | None:
+        """Return the day by the registry's clock, None if its answers have no date."""
+        path = f"/v2/{self.name}/tags/list?n=1"
+        answer = self._retry(lambda: self._session.send("GET", path, accept=(200, 404)))
+        with suppress(ValueError, TypeError):
+            return parsedate_to_datetime(answer.headers.get("Date", "")).astimezone(UTC).date()
+        return None
 
     def delete(self, reference: str) -> None:
         """Remove a manifest with all its tags by its digest, or a tag. What is gone already is no error."""
@@ -162,11 +173,14 @@ class Repository:
 
     def _pages(self, path: str, accept: tuple[int, ...], headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
         """Yield the pages of a list: each but the last names the next one."""
-        for _ in range(MOST_PAGES):
+        read: set[str] = set()
+        while len(read) < MOST_PAGES:
             answer = self._retry(partial(self._session.send, "GET", path, headers=headers, accept=accept))
             yield answer
+            read.add(path)
             link = NEXT_PAGE.search(answer.headers.get("Link", ""))
-            if link is None:
+            # The last page may lead back to one that was read.
+            if link is None or link[1] in read:
                 return
             path = link[1]
         raise RegistryError(f"{self.name}: expected a list of at most {MOST_PAGES} pages, found more", NO_REGISTRY)
@@ -282,6 +296,11 @@ def describe_blob(kind: str, data: bytes) -> Descriptor:
 def make_fallback_tag(digest: str) -> str:
     """Return the tag with the index of an image's referrers, for a registry that does not list them."""
     return digest.replace(":", "-")
+
+
+def _is_tag(found: object) -> bool:
+    """Tell whether something is a tag by the distribution specification: it becomes a part of addresses."""
+    return isinstance(found, str) and bool(TAG.fullmatch(found))
 
 
 def _is_image(content: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from memory_registry import Memory
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
-from dlc.images.proof.signing import KeyHand, attach_proof
+from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.push.referrers import SPDX, attach_bill, attach_document, make_referrer
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
@@ -103,5 +103,5 @@ def test_all_statements_are_listed_though_another_client_drops_the_first_ones(tm
     said = {kind: {"any": "word"} for kind in ("https://one.example", "https://two.example", "https://three.example")}
     with serving(Rival(3)) as server:
         repository = Repository(Session(server.url, "team/toy"), "team/toy")
-        attached = attach_proof(repository, IMAGE, "team/toy", KeyHand(make_key(tmp_path)), said)
+        attached = attach_proof(repository, IMAGE, "team/toy", KeySigner(make_key(tmp_path)), said)
         assert {*attached} <= {found["digest"] for found in repository.referrers(IMAGE.digest)}

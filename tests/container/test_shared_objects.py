@@ -23,6 +23,7 @@ NAMED_BY_CONTENT = re.compile(r"-[0-9a-f]{8}\.so")
 TWICE: dict[str, str] = {
     "libgomp.so.1": "torch brings its own and Debian's g++ depends on another; a process takes the one loaded first",
     "libz.so.1": "torchvision asks for its own by a name that no other has; a process takes the one loaded first",
+    "ld-linux-aarch64.so.1": "torchvision's libraries for arm64 ask for their own by a name that no other has",
     "libprrte.so.3": "Debian 13's libopenmpi40 holds the same file in two folders",
 }
 # (which files, as a glob; which names they may miss, as a pattern) -> why.

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 LEAST_NUMBER, MOST_NUMBER = 1e-9, 1e12
 
 
-def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) -> None:
-    """Add the globs of images, any number, none for all unless `at_least_one` is true, and their --platform."""
+def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False, platform: str = PLATFORM) -> None:
+    """Add the globs of images, any number, none for all unless `at_least_one` is true, and their --platform.
+
+    `platform`: the one without that option, or ANY_PLATFORM.
+    """
     parser.add_argument(
         # With a default argparse does not tell who lacks another argument that GLOB is required.
         "globs", nargs="*", default=[], metavar="GLOB",
@@ -37,8 +40,9 @@ def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) ->
         + ("" if at_least_one else ", or all images if this is no project"),
     )  # fmt: skip
     parser.add_argument(
-        "--platform", choices=list(PLATFORMS), default=PLATFORM,
-        help="platform of the images that globs select; a whole identifier selects any (default: %(default)s)",
+        "--platform", choices=list(PLATFORMS), default=platform,
+        help="platform of the images that globs select; a whole identifier selects any"
+        f" (default: {platform or 'all platforms'})",
     )  # fmt: skip
     parser.set_defaults(verb_that_selects=parser.prog if at_least_one else "")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress
+from dlc.core.platforms import ANY_PLATFORM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ MODE, FOLDER_MODE = 0o644, 0o755
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add DIR, GLOB, --records, --scan, --no-engine."""
     parser.add_argument("folder", metavar="DIR", type=parse_path, help="the folder to write; a site in it is replaced")
-    add_globs(parser)
+    add_globs(parser, platform=ANY_PLATFORM)
     parser.add_argument(
         "--records", metavar="DIR", type=parse_path, help="a folder of records: tests, scans, rebuilds, signatures"
     )

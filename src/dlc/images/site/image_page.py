@@ -51,6 +51,7 @@ def render_image(entry: Entry, catalogue: Catalogue) -> str:
     """Return the page of an image."""
     variant, built = entry.variant, entry.built
     framework = FRAMEWORKS.get(variant.header.framework, variant.header.framework)
+    platform = f"--platform {variant.platform.name} " if variant.platform.suffix else ""
     body: list[Child] = [
         tag("h1", entry.id),
         tag(
@@ -59,7 +60,7 @@ def render_image(entry: Entry, catalogue: Catalogue) -> str:
             _describe_state(entry),
         ),
         _render_tiles(entry),
-        tag("pre", tag("code", f"docker run --rm {variant.ref} --explain"), tabindex=0),
+        tag("pre", tag("code", f"docker run --rm {platform}{variant.ref} --explain"), tabindex=0),
         make_section("Checks", make_table(("check", "result"), describe_checks(entry), class_="facts")),
         make_section("Identity", make_table(("what", "value"), _list_identity(entry), class_="facts")),
         _render_size(entry, built.facts) if built else tag("p", NOT_BUILT, tag("code", f"dlc build {entry.id}"), "."),

@@ -84,13 +84,13 @@ def require_site(folder: Path) -> Mapping[str, Memory]:
     from dlc.core.errors import UsageError
     from dlc.images.site.pages import SIGN, read_memory
 
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UsageError(f"{folder}: expected a folder, found a file or a link", ANOTHER)
-    if not folder.parent.is_dir():
-        raise UsageError(f"{folder.parent}: expected a folder, in which {folder.name} is made, found none", ANOTHER)
-    if not folder.exists():
-        return {}
     with report_disk_errors(folder, ""):
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise UsageError(f"{folder}: expected a folder, found a file or a link", ANOTHER)
+        if not folder.parent.is_dir():
+            raise UsageError(f"{folder.parent}: expected a folder, in which {folder.name} is made, found none", ANOTHER)
+        if not folder.exists():
+            return {}
         if folder.is_mount() or folder.samefile(Path.cwd()):
             raise UsageError(f"{folder}: a mount, or the current folder: it cannot be replaced in one step", ANOTHER)
         first = next(folder.iterdir(), None)

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 
 # A signal that does nothing to its receiver.
@@ -25,6 +26,8 @@ _depth = 0
 _waiting = False
 # Whether what one has raised reached nobody.
 _is_lost = False
+# What reports all other exceptions that reach nobody.
+_report: Callable[[sys.UnraisableHookArgs], object] = sys.__unraisablehook__
 _waker: threading.Thread | None = None
 
 
@@ -45,13 +48,13 @@ def keep_awake() -> None:
     What a signal raises in a callback of a weak reference or in `__del__` reaches nobody, and each import runs such a
     callback: then one of those that follow raises it again.
     """
-    global _waker
+    global _waker, _report
     if _waker:
         return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.signal(WAKE, _on_wake)
-    sys.unraisablehook = _note_lost
+    _report, sys.unraisablehook = sys.unraisablehook, _note_lost
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     _waker = threading.Thread(target=_wake_main, args=(reading, threading.get_ident()), daemon=True)
     _waker.start()
@@ -62,7 +65,7 @@ def _note_lost(unraisable: sys.UnraisableHookArgs) -> None:
     if unraisable.exc_type is KeyboardInterrupt:
         _is_lost = True
     else:
-        sys.__unraisablehook__(unraisable)
+        _report(unraisable)
 
 
 def _on_wake(number: int, frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -14,7 +15,8 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.build.export.folder import list_files
-from dlc.build.export.writer import write_folder
+from dlc.build.export.writer import require_new_folder, write_folder
+from dlc.cli.site import require_site
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import DiskError, LockError, SelectorError, UsageError
 from dlc.plan.plan import make_plan
@@ -125,6 +127,18 @@ def test_a_read_only_folder_is_one_error(small_disk: Path, capsys: pytest.Captur
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     assert main(["export", TORCH, str(small_disk / "there")]) == UsageError.exit_code
     assert f"{small_disk}: expected a folder that dlc can write" in capsys.readouterr().err
+
+
+def test_a_folder_that_may_not_be_looked_at_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As below another user's home."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "is_symlink", refuse)
+    for require in (require_new_folder, require_site):
+        with pytest.raises(UsageError, match=r"expected a folder that dlc can write, found: .*Permission denied"):
+            require(tmp_path / "folder")
 
 
 def test_an_export_that_is_killed_leaves_no_folder_and_the_next_one_removes_its_draft(tmp_path: Path) -> None:

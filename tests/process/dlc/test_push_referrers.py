@@ -92,6 +92,27 @@ def test_a_document_that_another_client_drops_from_the_list_is_listed_again() ->
         assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == [OTHER["digest"], digest]
 
 
+class Strict(Memory):
+    """A registry that takes no list of what it does not have, as docker-registry."""
+
+    def __call__(self, asked: Asked) -> Reply:
+        if asked.method == "PUT" and asked.path.endswith(make_fallback_tag(IMAGE.digest)):
+            listed = [found["digest"] for found in json.loads(asked.body)["manifests"]]
+            if not {*listed} <= {*self.manifests}:
+                return Reply(400, {}, b'{"errors": [{"code": "MANIFEST_BLOB_UNKNOWN"}]}')
+        return super().__call__(asked)
+
+
+def test_a_document_is_attached_though_others_that_are_listed_are_gone() -> None:
+    memory = Strict(lists=False)
+    with serving(memory) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy", sleep=lambda _: None)
+        digests = [attach_document(repository, IMAGE, "application/note", data) for data in (b"1", b"2")]
+        del memory.manifests[digests[0]]
+        digests.append(attach_document(repository, IMAGE, "application/note", b"3"))
+        assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == digests[1:]
+
+
 def test_a_list_from_which_a_document_is_always_dropped_is_an_error() -> None:
     with serving(Rival(*range(1, 100))) as server:
         repository = Repository(Session(server.url, "team/toy"), "team/toy")

@@ -15,11 +15,11 @@ ANOTHER = "name a folder that is not there yet"
 
 def require_new_folder(folder: Path) -> None:
     """Raise UsageError for a folder that something is in, for one that cannot be replaced, and for one in no folder."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UsageError(f"{folder}: expected a new or an empty folder, found a file or a link", ANOTHER)
-    if not folder.parent.is_dir():
-        raise UsageError(f"{folder.parent}: expected a folder, in which {folder.name} is made, found none", ANOTHER)
     with report_disk_errors(folder, ""):
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise UsageError(f"{folder}: expected a new or an empty folder, found a file or a link", ANOTHER)
+        if not folder.parent.is_dir():
+            raise UsageError(f"{folder.parent}: expected a folder, in which {folder.name} is made, found none", ANOTHER)
         if folder.exists() and (first := next(folder.iterdir(), None)):
             raise UsageError(f"{folder}: expected a new or an empty folder, found {first.name} in it", ANOTHER)
     if folder.exists() and (folder.is_mount() or folder.samefile(Path.cwd())):

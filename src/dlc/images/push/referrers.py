@@ -6,12 +6,13 @@ A registry without the referrers API (docker-registry 2.8, older ones of vendors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import RegistryError
+from dlc.images.push.registry.http import UnknownBlobError
 from dlc.images.push.registry.repository import (
     INDEX,
     KINDS,
@@ -90,9 +91,18 @@ def list_referrer(repository: Repository, subject: Manifest, descriptor: Mapping
         if any(all(found.get(name) == descriptor.get(name) for name in names) for found in there):
             return
         others = [found for found in there if found.get("digest") != descriptor["digest"]]
-        content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, descriptor]}
-        repository.put_manifest(make_fallback_tag(subject.digest), Manifest.of(content))
+        try:
+            _put_list(repository, subject, [*others, descriptor])
+        except UnknownBlobError:
+            # Some of it is gone, as after a `dlc prune` that was cut off, and the registry takes no list of that.
+            left = [found for found in others if repository.any_manifest(str(found["digest"]))]
+            _put_list(repository, subject, [*left, descriptor])
     raise drop_error(repository, subject, str(descriptor["digest"]))
+
+
+def _put_list(repository: Repository, subject: Manifest, listed: Sequence[Mapping[str, Any]]) -> None:
+    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}
+    repository.put_manifest(make_fallback_tag(subject.digest), Manifest.of(content))
 
 
 def drop_error(repository: Repository, subject: Manifest, name: str) -> RegistryError:

@@ -85,7 +85,9 @@ class Far(ABC):
         assert self.process
         self.process.kill()
         self.process.wait()
-        end_orphans()
+        # The steps that it had begun are left.
+        for pid in list_steps():
+            os.kill(pid, signal.SIGKILL)
 
     def spawn(self, argv: list[str], answers: Callable[[], bool]) -> None:
         """Start its daemon, whose log is a file of its folder."""
@@ -186,12 +188,14 @@ def listens(path: Path) -> bool:
         return probe.connect_ex(str(path)) == 0
 
 
-def end_orphans() -> None:
-    """End the steps that a daemon had begun: killed itself, it leaves them."""
+def list_steps() -> list[int]:
+    """Return the processes of costly steps that run now, whoever builds."""
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (folder / "cmdline").read_bytes() == b"/program\0costly\0":
-                os.kill(int(folder.name), signal.SIGKILL)
+                found.append(int(folder.name))
+    return found
 
 
 def run(*argv: str) -> str:

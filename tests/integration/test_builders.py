@@ -12,10 +12,12 @@ import pytest
 
 from dlc.build.bake_file import Caches
 from dlc.core import labels
-from dlc.core.errors import DlcError
+from dlc.core.errors import DlcError, EngineError, RegistryError
+from dlc.engine.builders import find_builder
 from harness import tiny_build
 from harness.engine import HANG_BOUND
-from harness.far_builder import COSTLY, KINDS, Far, SecondEngine, open_builder
+from harness.far_builder import COSTLY, KINDS, NAME, Far, SecondEngine, list_steps, open_builder
+from harness.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -83,9 +85,8 @@ def test_a_builder_that_dies_in_the_middle_is_one_error_and_moves_no_tag(far: Fa
 
     work = threading.Thread(target=build)
     work.start()
-    logs = far.folder / "cache/logs"
     deadline = time.monotonic() + HANG_BOUND
-    while not any(COSTLY in path.read_text() for path in logs.glob("*.log")):
+    while not list_steps():
         assert time.monotonic() < deadline
         time.sleep(0.1)
     far.kill()
@@ -117,3 +118,20 @@ def test_a_cache_with_other_bytes_than_its_digests_gets_into_no_image(far: Far) 
         assert not any(
             far.registry.blob(layer["digest"]).read_bytes().strip(b"\0") == b"" for layer in made.content["layers"]
         )
+
+
+def test_a_cache_that_is_gone_is_one_error_if_it_is_written_and_none_if_it_is_read(far: Far) -> None:
+    word = f"type=registry,ref=127.0.0.1:{free_port('127.0.0.1')}/cache/tiny"
+    with pytest.raises(RegistryError, match="a registry does not answer, or refuses"):
+        far.build("gone", "first", Caches((), (f"{word},mode=max",)))
+    assert "moving" not in far.repository("gone").tags()
+    far.build("gone", "first", Caches((word,)))
+    assert "moving" in far.repository("gone").tags()
+
+
+def test_nobody_at_a_builders_address_is_one_error_that_names_it(far: Far) -> None:
+    far.kill()
+    with pytest.raises(
+        EngineError, match=r"expected BuildKit to answer at unix:///\S+socket|Cannot connect to the Docker daemon at"
+    ):
+        find_builder(NAME)

@@ -180,8 +180,8 @@ CAUSES = (
     Cause(
         # Not a program in a step that says it: only the client speaks of these.
         r"ERROR: .*(?:[Ee]rror while dialing|Cannot connect to the Docker daemon|list workers: Unavailable)"
-        # All that buildx says of an address at which nobody answers for 20 s.
-        r"|ERROR: context deadline exceeded$",
+        # All that buildx says of an address at which nobody answers for 20 s, and of a builder that ends each time.
+        r"|ERROR: context deadline exceeded$|ERROR: failed to receive status: .*error reading from server: EOF",
         EngineError,
         "the builder or engine has gone away",
         "see whether it runs (docker buildx inspect NAME), then run the same command again: no tag was moved",

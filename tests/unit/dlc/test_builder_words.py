@@ -166,6 +166,11 @@ def test_a_cache_that_is_not_there_yet_is_no_failure_of_the_step_that_fails() ->
         ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", EngineError, "gone away"),
         ("context deadline exceeded", EngineError, "gone away"),
         (
+            "failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
+            EngineError,
+            "gone away",
+        ),
+        (
             'failed to solve: error writing layer blob: failed to do request: Head "http://r.example/v2/c/blobs/1": '
             "dial tcp 192.0.2.1:443: connect: connection refused",
             RegistryError,

@@ -203,7 +203,7 @@ def run(*argv: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=HANG_BOUND).stdout
 
 
-KINDS = {"dockerd": SecondEngine, "buildkitd": Buildkitd}
+KINDS: dict[str, type[Far]] = {"dockerd": SecondEngine, "buildkitd": Buildkitd}
 
 
 @contextmanager

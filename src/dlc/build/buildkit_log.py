@@ -179,10 +179,20 @@ CAUSES = (
     ),
     Cause(
         # Not a program in a step that says it: only the client speaks of these.
-        r"ERROR: .*(?:[Ee]rror while dialing|Cannot connect to the Docker daemon|list workers: Unavailable)",
+        r"ERROR: .*(?:[Ee]rror while dialing|Cannot connect to the Docker daemon|list workers: Unavailable)"
+        # All that buildx says of an address at which nobody answers for 20 s, and of a builder that ends each time.
+        r"|ERROR: context deadline exceeded$|ERROR: failed to receive status: .*error reading from server: EOF",
         EngineError,
         "the builder or engine has gone away",
         "see whether it runs (docker buildx inspect NAME), then run the same command again: no tag was moved",
+    ),
+    Cause(
+        # Not a command whose words are the same.
+        r"failed to solve: (?!process ).*"
+        r"(?:failed to do request|failed to authorize|push access denied|unexpected status (?:code )?from)",
+        RegistryError,
+        "a registry does not answer, or refuses: one that --push, --cache-to or --cache-from names",
+        "see whether it answers and lets you in (docker login), then run the same command again: no tag was moved",
     ),
     Cause(
         r"[Ee]rror sending request|Request failed after|Could not connect to|Could not resolve|Temporary failure"

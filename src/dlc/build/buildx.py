@@ -39,6 +39,8 @@ BUILDX = {
     "BUILDX_NO_DEFAULT_LOAD": "1",
     # Else it asks git about every target, for an attestation that these builds do not make.
     "BUILDX_GIT_INFO": "0",
+    # Else buildx 0.20 and newer refuse every folder outside the working directory: the inputs lie in dlc's cache.
+    "BUILDX_BAKE_ENTITLEMENTS_FS": "0",
 }
 # What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
 # one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at

@@ -72,13 +72,25 @@ def find_builder(name: str) -> Builder:
     words = ("buildx", "inspect", "--bootstrap", name)
     done = make_client().docker(*words, check=False, timeout=START_SECONDS)
     if done.returncode:
-        raise EngineError(f"--builder {name}: {last_lines(done.stderr, 1)}", MAKE)
+        raise _make_start_error(name, last_lines(done.stderr, 1).removeprefix("ERROR: "))
     return parse_inspected(name, done.stdout)
+
+
+def _make_start_error(name: str, fault: str) -> EngineError:
+    """Return the error of a builder that did not start. buildx says what failed, and of no address where."""
+    known = make_client().docker("buildx", "inspect", name, check=False, timeout=START_SECONDS)
+    places = [value for key, value in _read_rows(known.stdout) if key == "Endpoint"]
+    if known.returncode or not places:
+        return EngineError(f"--builder {name}: {fault}", MAKE)
+    return EngineError(
+        f"--builder {name}: expected BuildKit to answer at {', '.join(places)}, found: {fault}",
+        f"start it there, or name another place: docker buildx rm {name}, then docker buildx create",
+    )
 
 
 def parse_inspected(name: str, said: str) -> Builder:
     """Parse what `docker buildx inspect` prints. Raises EngineError if no node of the builder runs."""
-    rows = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in said.splitlines())]
+    rows = _read_rows(said)
     driver = next((value for key, value in rows if key == "Driver"), "")
     states = [value for key, value in rows if key == "Status"]
     faults = [value for key, value in rows if key == "Error"]
@@ -90,3 +102,8 @@ def parse_inspected(name: str, said: str) -> Builder:
         )
     named = [part.strip().rstrip("*") for key, value in rows if key == "Platforms" for part in value.split(",")]
     return Builder(name, driver, tuple(dict.fromkeys(filter(None, named))))
+
+
+def _read_rows(said: str) -> list[tuple[str, str]]:
+    """Return the keys and values of what `docker buildx inspect` prints."""
+    return [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in said.splitlines())]

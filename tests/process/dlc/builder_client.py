@@ -18,7 +18,14 @@ from dlc.images.push.registry.repository import Manifest, Repository
 from harness.registry import PASSWORD, USER
 
 INSPECTED = "Name: far\nDriver: {driver}\n\nNodes:\nName: far0\nStatus: running\nPlatforms: {platforms}\n"
+DOWN = "Name: down\nDriver: remote\n\nNodes:\nName: down0\nEndpoint: tcp://192.0.2.1:1234\nStatus: inactive\n"
 NO_IMAGE = "sha256:" + "1" * 64
+REFUSED = """\
+Your build is requesting privileges for following possibly insecure capabilities:
+
+ - Read access to path {path}
+
+ERROR: additional privileges requested"""
 GONE = "ERROR: listing workers for Build: failed to list workers: Unavailable: connection error: gone"
 
 
@@ -28,13 +35,29 @@ def main() -> int:
     with open(os.environ["CALLS"], "a") as calls:
         print(*words, file=calls)
     if words[:2] == ["buildx", "inspect"]:
+        if words[-1] == "down" and "--bootstrap" not in words:
+            print(DOWN)
+            return 0
         if words[-1] != "far":
-            print(f'ERROR: no builder "{words[-1]}" found', file=sys.stderr)
+            missing = f'no builder "{words[-1]}" found'
+            print(f"ERROR: {'context deadline exceeded' if words[-1] == 'down' else missing}", file=sys.stderr)
             return 1
         print(INSPECTED.format(driver=os.environ.get("DRIVER", "remote"), platforms=os.environ["PLATFORMS"]))
         return 0
     assert words[:2] == ["buildx", "bake"], words
-    return bake(json.load(sys.stdin), Path(words[words.index("--metadata-file") + 1]))
+    content = json.load(sys.stdin)
+    if os.environ.get("BUILDX_BAKE_ENTITLEMENTS_FS") != "0" and (outside := read_outside(content)):
+        print(REFUSED.format(path=outside[0]))
+        return 1
+    return bake(content, Path(words[words.index("--metadata-file") + 1]))
+
+
+def read_outside(content: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """Return the folders outside the working directory, which buildx 0.20 and newer do not read by themselves."""
+    named = [
+        path for target in content["target"].values() for path in (target["context"], *target["contexts"].values())
+    ]
+    return [path for path in named if path.startswith("/") and not Path(path).is_relative_to(Path.cwd())]
 
 
 def bake(content: dict[str, dict[str, dict[str, Any]]], metadata: Path) -> int:

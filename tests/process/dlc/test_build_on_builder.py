@@ -173,6 +173,7 @@ def test_a_registry_that_is_read_only_is_told_before_the_build(tmp_path: Path) -
         (("--push", "r.example/team"), UsageError, "expected --builder NAME, found none"),
         (("--builder", "far", "--push", "team"), UsageError, "--push team: expected REGISTRY/REPO"),
         (("--builder", "other"), EngineError, 'no builder "other" found'),
+        (("--builder", "down"), EngineError, "expected BuildKit to answer at tcp://192.0.2.1:1234, found: context"),
         (("--builder", ""), EngineError, "expected the name of a builder"),
         (("--builder", "far", "--push", ""), UsageError, "expected REGISTRY/REPO"),
     ],

@@ -164,6 +164,19 @@ def test_a_cache_that_is_not_there_yet_is_no_failure_of_the_step_that_fails() ->
             "has gone away",
         ),
         ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", EngineError, "gone away"),
+        ("context deadline exceeded", EngineError, "gone away"),
+        (
+            "failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
+            EngineError,
+            "gone away",
+        ),
+        (
+            'failed to solve: error writing layer blob: failed to do request: Head "http://r.example/v2/c/blobs/1": '
+            "dial tcp 192.0.2.1:443: connect: connection refused",
+            RegistryError,
+            "a registry does not answer",
+        ),
+        ('failed to solve: process "/bin/sh -c echo failed to do request" did not complete', BuildError, "failed:"),
     ],
 )
 def test_what_a_builder_or_a_cache_does_is_one_error(line: str, error: type[DlcError], meaning: str) -> None:

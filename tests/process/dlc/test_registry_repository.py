@@ -318,5 +318,5 @@ def test_manifest_is_what_its_bytes_say_whatever_the_registry_calls_it() -> None
 
 def test_index_of_several_platforms_is_no_image() -> None:
     kind = "application/vnd.oci.image.index.v1+json"
-    with serving(lambda _: Reply(200, {"Content-Type": kind}, b"{}")) as server:
+    with serving(lambda _: Reply(200, {"Content-Type": kind}, b'{"manifests": []}')) as server:
         assert repository(server.url).manifest("tag") is None

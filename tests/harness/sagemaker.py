@@ -90,6 +90,10 @@ class Account:
         patch.setattr(SageMakerResponse, "create_training_job", create_training_job)
         patch.setattr(SageMakerResponse, "stop_training_job", stop_training_job, raising=False)
 
+    def has(self, name: str) -> bool:
+        """Return whether the service took such a job."""
+        return name in sagemaker_backends[ACCOUNT][REGION].training_jobs
+
     def change(self, name: str, **facts: Any) -> None:
         """Change what the service says of a job."""
         job: FakeTrainingJob = sagemaker_backends[ACCOUNT][REGION].training_jobs[name]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BEAT_SECONDS = 1.0
 TICK_SECONDS = 0.25
-MOST_CONNECT_SECONDS = 10.0
+HANDSHAKE_TICK_SECONDS = 0.01
 # In a longer tick this process stood still.
 MOST_TICK_SECONDS = 1.0
 
@@ -167,35 +167,23 @@ def join(address: tuple[str, int], token: bytes, patience: float) -> Channel:
     deadline = time.monotonic() + patience
     where = f"training rank 0, which keeps the leases at {address[0]}:{address[1]},"
     while True:
+        sock = None
         try:
-            return _open(address, token, deadline)
-        except NotOfThisJobError as error:
-            raise ConsumerLostError(f"{where} is not of this job ({error})") from error
-        except OSError as error:
-            if time.monotonic() >= deadline:
+            sock = socket.create_connection(address, timeout=min(patience, 10.0))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = open_channel(sock, token, is_server=False)
+            while not channel.is_open:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError("it proves nothing")
+                time.sleep(HANDSHAKE_TICK_SECONDS)
+                # Rank 0 says nothing before it is asked
+                channel.receive()
+            return channel
+        except (OSError, NotOfThisJobError) as error:
+            if sock:
+                sock.close()
+            if isinstance(error, NotOfThisJobError) or time.monotonic() >= deadline:
                 raise ConsumerLostError(
                     f"{where} does not answer ({error}); name it with leases= of RemoteLoader"
                 ) from error
             time.sleep(TICK_SECONDS)
-
-
-def _open(address: tuple[str, int], token: bytes, deadline: float) -> Channel:
-    sock = socket.create_connection(
-        address, timeout=min(max(TICK_SECONDS, deadline - time.monotonic()), MOST_CONNECT_SECONDS)
-    )
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    channel = open_channel(sock, token, is_server=False)
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(channel.socket, selectors.EVENT_READ)
-            while not channel.is_open:
-                if time.monotonic() >= deadline:
-                    raise TimeoutError("it listens, and proves nothing")
-                if selector.select(TICK_SECONDS):
-                    # Rank 0 says nothing before it is asked
-                    channel.receive()
-                channel.flush()
-    except BaseException:
-        channel.socket.close()
-        raise
-    return channel

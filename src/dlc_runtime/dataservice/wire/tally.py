@@ -100,25 +100,21 @@ def report_count(address: tuple[str, int], epoch: str, process: str, count: int)
     deadline = time.monotonic() + WITHIN_SECONDS
     while True:
         try:
-            return _report(address, (epoch, process, count), deadline)
+            with socket.create_connection(address, WITHIN_SECONDS) as sock:
+                channel = Channel(sock, data_key(os.environ), PURPOSE, is_server=False)
+                channel.send((epoch, process, count))
+                poll = select.poll()
+                poll.register(channel, select.POLLIN)
+                while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                    for processes, total in channel.receive():
+                        return processes, total
+                    channel.flush()
+            raise TimeoutError("it does not answer")
         except NotOfThisJobError as error:
             raise RefusedError(f"what listens there: {error}") from error
-        except (ConnectionResetError, BrokenPipeError):
+        except ConnectionResetError:
             # Strangers behind this process's own address can take its seat before it has proved itself. A count that
             # is told twice is counted once.
-            if time.monotonic() + AGAIN_SECONDS > deadline:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(AGAIN_SECONDS)
-
-
-def _report(address: tuple[str, int], told: tuple[str, str, int], deadline: float) -> tuple[int, int]:
-    with socket.create_connection(address, WITHIN_SECONDS) as sock:
-        channel = Channel(sock, data_key(os.environ), PURPOSE, is_server=False)
-        channel.send(told)
-        poll = select.poll()
-        poll.register(channel, select.POLLIN)
-        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            for processes, total in channel.receive():
-                return processes, total
-            channel.flush()
-    raise TimeoutError("it does not answer")

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dlc.build import base_images, buildx, disk_space, host_inputs
-from dlc.build.bake_file import Caches, HostInputs
+from dlc.build.bake_file import NO_CACHES, Caches, HostInputs
 from dlc.build.buildx import new_log
 from dlc.build.on_builder import make_caches
+from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
@@ -149,8 +150,11 @@ def _run_bake(plan: Plan, order: Order, display: Display) -> float:
     """Build the plan; return the seconds that the bake took."""
     revision, epoch = buildx.read_revision(order.root)
     cache = cache_folder()
+    tree, ahead = order.tree, order.ahead
+    if order.caches != NO_CACHES:
+        (plan, tree), ahead = join_targets(plan, tree), None
     with display.during("this host", "base file system, locked wheels, downloads"):
-        inputs = order.ahead.result() if order.ahead else _collect_inputs(plan, order.tree, cache)
+        inputs = ahead.result() if ahead else _collect_inputs(plan, tree, cache)
     return buildx.build_plan(
         plan, order.engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
         on_step=display.finished, on_running=display.running, caches=order.caches, builder=order.builder,

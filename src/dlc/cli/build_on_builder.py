@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from dlc.build import base_images, host_inputs, on_builder
-from dlc.build.bake_file import Caches
+from dlc.build.bake_file import NO_CACHES, Caches
 from dlc.build.buildx import new_log, read_revision
 from dlc.build.on_builder import Place, make_caches
+from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import open_display
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.variant import Variant
@@ -129,6 +130,8 @@ def _run(
 ) -> dict[str, str]:  # fmt: skip
     """Build what is missing; return the digests."""
     cache = environment.cache_folder()
+    if caches != NO_CACHES:
+        plan, tree = join_targets(plan, tree)
     with open_display(plain=plain, stream=sys.stderr, environment=os.environ) as display:
         with display.during("this host", "base file system, locked wheels, downloads"), report_disk_errors(cache):
             inputs = host_inputs.collect(plan, tree, cache)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlc.build.export.dockerfile import ROOTFS, SETTINGS, find_stage_name
-from dlc.build.export.stages import Stage, order_stages, parse_stages, rename_sources
-from dlc.core.checkout import SourceFile, Tree, read_text
+from dlc.build.export.dockerfile import ROOTFS, add_stage, find_stage_name, list_dockerfiles
+from dlc.build.export.stages import Stage, order_stages, rename_sources
+from dlc.core.checkout import SourceFile, Tree
 from dlc.plan.contexts import TargetRef
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
@@ -46,14 +46,13 @@ def _collect_stages(parts: Sequence[Target], tree: Tree) -> dict[str, Stage]:
     """Return the stages of all Dockerfiles, with names of stages in place of links to other targets."""
     targets = {TargetRef(part.id): part for part in parts}
     stages: dict[str, Stage] = {}
-    for dockerfile in dict.fromkeys(part.dockerfile for part in parts):
-        owners = [part for part in parts if part.dockerfile == dockerfile]
-        text = dockerfile if owners[0].inline else read_text(tree, dockerfile)
+    for dockerfile, owners, own in list_dockerfiles(parts, tree):
         names = {
             name: find_stage_name(targets[value], tree)
             for owner in owners
             for name, value in owner.contexts.items()
             if isinstance(value, TargetRef) and value in targets
         }
-        stages |= {stage.name: rename_sources(stage, names) for stage in parse_stages(text, SETTINGS)}
+        for stage in own:
+            add_stage(stages, rename_sources(stage, names), dockerfile)
     return stages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from dlc.build.export.stages import (
@@ -86,19 +86,33 @@ def _collect_stages(plan: Plan, tree: Tree) -> dict[str, Stage]:
     for name, context in _list_contexts(plan.targets):
         if isinstance(context, Image):
             stages[name] = Stage(name, "${BASE_IMAGE}", "", "")
-    needed = [target for target in plan.targets if ROOTFS not in target.id]
+    for dockerfile, owners, own in list_dockerfiles(plan.targets, tree):
+        names = {name: _name_context(name, context, plan, tree) for name, context in _list_contexts(owners)}
+        for stage in own:
+            add_stage(stages, move_own_files(rename_sources(stage, names), LOCKS, dockerfile), dockerfile)
+    return stages
+
+
+def list_dockerfiles(targets: Iterable[Target], tree: Tree) -> Iterator[tuple[str, list[Target], list[Stage]]]:
+    """Yield each Dockerfile of an image, the targets that are built from it, and its stages; no root file systems."""
+    needed = [target for target in targets if ROOTFS not in target.id]
     for dockerfile in dict.fromkeys(target.dockerfile for target in needed):
         owners = [target for target in needed if target.dockerfile == dockerfile]
-        text = dockerfile if owners[0].inline else read_text(tree, dockerfile)
-        names = {name: _name_context(name, context, plan, tree) for name, context in _list_contexts(owners)}
-        for stage in parse_stages(text, SETTINGS):
-            if stage.name in stages:
-                raise SpecError(
-                    f"{dockerfile}: stage {stage.name}: another Dockerfile of this image has a stage of that name",
-                    "give it another name",
-                )
-            stages[stage.name] = move_own_files(rename_sources(stage, names), LOCKS, dockerfile)
-    return stages
+        yield (
+            dockerfile,
+            owners,
+            parse_stages(dockerfile if owners[0].inline else read_text(tree, dockerfile), SETTINGS),
+        )
+
+
+def add_stage(stages: dict[str, Stage], stage: Stage, dockerfile: str) -> None:
+    """Add a stage to those of an image. Raises SpecError if there is one of that name."""
+    if stage.name in stages:
+        raise SpecError(
+            f"{dockerfile}: stage {stage.name}: another Dockerfile of this image has a stage of that name",
+            "give it another name",
+        )
+    stages[stage.name] = stage
 
 
 def _list_contexts(targets: Iterable[Target]) -> list[tuple[str, Context]]:

@@ -142,6 +142,17 @@ def test_a_job_whose_dlc_was_killed_is_stopped_and_removed(folder: Path) -> None
     assert left(folder) == []
 
 
+def test_a_job_whose_dlc_is_suspended_is_stopped(folder: Path) -> None:
+    assert start(folder, SAVE, "--name", "mine").returncode == 0
+    wait_for(folder, "mine", "ready")
+    [job] = json.loads(dlc(folder, "ps", "--json").stdout)
+    os.kill(job["pid"], signal.SIGSTOP)
+    done = dlc(folder, "stop", "mine")
+    assert (done.returncode, "mine has ended" in done.stderr) == (0, True), done.stderr
+    assert (folder / "dlc-jobs/mine/model/saved").is_file()
+    assert left(folder) == []
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -149,6 +149,8 @@ def stop_job(job: KnownJob, claims_folder: Path) -> None:
         )
     with suppress(ProcessLookupError):
         os.kill(job.pid, signal.SIGTERM)
+        # A dlc that Ctrl-Z has suspended hears nothing else.
+        os.kill(job.pid, signal.SIGCONT)
     while is_held(claim):
         time.sleep(ASK_AGAIN_SECONDS)
 

@@ -45,7 +45,7 @@ ON_GPU = ("bert", "gpt", "resnet", "vit", "llama")
 DTYPES = ("fp32", "bf16")
 CPU_STEPS, GPU_STEPS, QUICK_STEPS = 30, 120, 12
 MANY_STEPS = 100_000  # more than the seconds of a training that chooses have room for
-SECONDS = {EAGER: 20.0, COLD: 60.0, WARM: 20.0}  # of one: compiling, then blocks of steps in which ways take turns
+SECONDS = {EAGER: 8.0, COLD: 60.0, WARM: 10.0}  # of one: compiling, then blocks of steps in which ways take turns
 QUICK_SECONDS = {EAGER: 5.0, COLD: 30.0, WARM: 10.0}
 MODES = ("auto", "default", "cuda-graphs", "regional", "max")  # of DLC_COMPILER_MODE
 STARTS, STEP_PAIRS = 20, 8
@@ -87,7 +87,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=12.0, help="no training but each model's first three begins that may end later"
     )
-    parser.add_argument("--runs", type=int, default=3, help="repetitions at most")
+    parser.add_argument("--runs", type=int, default=5, help="repetitions at most")
     parser.add_argument("--mode", choices=MODES, default="auto", help="how the runtime compiles; auto: it chooses")
     parser.add_argument("--dropout", action="store_true", help="as the models have it; losses are not compared")
     parser.add_argument("--no-off", action="store_true", help="without the cost of the compiler when it is off")

@@ -5,7 +5,7 @@ A rank's own file has the same lists, without `ranks`. Of the merged one:
     ranks                        rank, host, pid, state (running or ended), backend, framework, device, cache, and
                                  steps as below with their timeline: stretches of steps, mean and longest seconds
     steps                        of each phase (eager, warm_up, after): steps, median_seconds, seconds;
-                                 speed_up, first_compiled_step, break_even_step
+                                 first_compiled_step; speed_up and break_even_step, null if the job stayed eager
     compile_seconds, cache_hits, cache_misses
     modules                      compiled in place: module, file, line of its forward, parameters
     eager                        trained or called, not compiled: module, reason, remedy
@@ -28,6 +28,7 @@ import json
 import os
 from statistics import median
 
+from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.html_page import render_page
 
 TYPE_CHECKING = False
@@ -63,6 +64,9 @@ def merge_records(records: list[dict[str, Any]]) -> dict[str, Any]:
     chosen = next((dict(record["choosing"]) for record in records if record.get("choosing")), {})
     result["ways"] = chosen.pop("candidates", [])
     result["choosing"] = chosen
+    if chosen.get("way") == EAGER:
+        # Its compiled steps were trials.
+        result["steps"] |= {"speed_up": None, "break_even_step": None}
     for name, keys in KEYS.items():
         result[name] = merge_entries(name, keys, records)
     return result

@@ -249,6 +249,13 @@ def test_the_paragraph_says_speed_up_break_even_and_what_went_wrong() -> None:
     assert text.endswith("Report: /out/report.json")
 
 
+def test_a_job_that_stayed_eager_has_no_speed_up_and_no_step_from_which_it_pays() -> None:
+    choosing = chosen_by_measuring({"inductor": 2.0})
+    found = merge_records([record(0, choosing=choosing)])
+    assert found["choosing"]["way"] == "eager"
+    assert (found["steps"]["speed_up"], found["steps"]["break_even_step"]) == (None, None)
+
+
 def test_the_paragraph_names_the_kind_that_most_recompilations_have() -> None:
     """Not the entry that came most often: each shape is an entry of its own."""
     where = {"function": "Net", "file": "a.py", "line": 3, "seconds": 1.0}

@@ -1,13 +1,15 @@
 """A training of transformers' models as people write it, in PyTorch: knows nothing of the compiler; writes its times.
 
 usage: python pytorch_training.py --model bert --size small --steps 30 --out FILE [--seconds S] [--dropout P]
-                                  [--device cuda] [--dtype bf16]
+                                  [--wait-at STEP] [--device cuda] [--dtype bf16]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,9 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started)
         losses.append(float(loss.detach()))
+        if len(seconds) == arguments.wait_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            end = time.monotonic() + arguments.seconds
     return {
         "seconds": seconds,
         "losses": losses,
@@ -91,6 +96,9 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no step begins after so many")
+    parser.add_argument(
+        "--wait-at", type=int, default=0, help="steps until it stops itself; --seconds begin after that"
+    )
     parser.add_argument("--dropout", type=float, help="of every layer; without it as the model has it")
     parser.add_argument("--batch", type=int, default=0, help="0: as the size has it")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

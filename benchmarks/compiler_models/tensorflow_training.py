@@ -1,13 +1,15 @@
 """Trains transformers' models as people write it, with Keras `fit`: knows nothing of the compiler; writes its times.
 
 usage: TF_USE_LEGACY_KERAS=1 python tensorflow_training.py --model bert --size small --steps 30 --out FILE
-                                                          [--seconds S] [--dropout P]
+                                                          [--seconds S] [--dropout P] [--wait-at STEP]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -46,8 +48,9 @@ def batches_of(model: str, size: Size) -> tf.data.Dataset:
 
 
 class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, wait_at: int) -> None:
         super().__init__()
+        self._lasts, self._wait_at = seconds, wait_at
         self._end = time.monotonic() + seconds
         self.seconds: list[float] = []
         self.losses: list[float] = []  # as Keras's logs have them: the mean of the steps so far
@@ -59,6 +62,9 @@ class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.seconds.append(time.perf_counter() - self._started)
         self.losses.append(float(logs["loss"]))
+        if len(self.seconds) == self._wait_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._end = time.monotonic() + self._lasts
         self.model.stop_training = self.model.stop_training or time.monotonic() > self._end
 
 
@@ -67,7 +73,7 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
     size = SIZES[arguments.size]
     model = model_of(arguments.model, size, arguments.dropout)
     model.compile(optimizer=tf.keras.optimizers.Adam(1e-4))
-    clock = Clock(arguments.seconds)
+    clock = Clock(arguments.seconds, arguments.wait_at)
     data = batches_of(arguments.model, size)
     model.fit(data, epochs=1, steps_per_epoch=arguments.steps, verbose=0, callbacks=[clock])
     return {
@@ -86,6 +92,9 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no step begins after so many")
+    parser.add_argument(
+        "--wait-at", type=int, default=0, help="steps until it stops itself; --seconds begin after that"
+    )
     parser.add_argument("--dropout", type=float, help="of every layer; without it as the model has it")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()

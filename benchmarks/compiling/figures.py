@@ -117,7 +117,7 @@ class Figure:
 def figure(measured: Measured) -> Figure:
     """Return the medians; `measured` has no failure. Raises ValueError if nothing was compiled, or for a NaN loss."""
     eager = median(median(run.settled) for run in measured.eager)
-    compiled = [run for run in (*measured.cold, *measured.warm) if run.settled]
+    compiled = [run for run in beside_eager(measured) if run.settled]
     if not compiled:
         raise ValueError(f"{measured.case.name}: {why_unsettled(measured)}")
     warm = [run.report["compile_seconds"] for run in measured.warm]
@@ -141,10 +141,15 @@ def figure(measured: Measured) -> Figure:
 
 
 def speed_ups(measured: Measured) -> tuple[float, float]:
-    """The smallest and the largest, each of two trainings beside each other: a host is not as fast at any time."""
-    pairs = [*zip(measured.eager, measured.cold, strict=False), *zip(measured.eager, measured.warm, strict=False)]
+    """The smallest and the largest, each of two trainings that took turns: a host is not as fast at any time."""
+    pairs = zip(measured.eager, beside_eager(measured), strict=False)
     ratios = [median(eager.settled) / median(run.settled) for eager, run in pairs if run.settled]
     return min(ratios), max(ratios)
+
+
+def beside_eager(measured: Measured) -> list[Training]:
+    """Those that took turns with the eager ones: the ones with a cache, if there are any."""
+    return measured.warm or measured.cold
 
 
 def loss_difference(measured: Measured) -> float | None:

@@ -235,8 +235,10 @@ def means(figures: Sequence[Figure]) -> list[Row]:
 def lowest(figure: Figure, least: float) -> Row:
     """Met or missed only if all of enough runs say so."""
     goal, met = f"eager at least {least:g}", figure.slowest >= least
-    if figure.runs < ENOUGH_RUNS or figure.slowest < least <= figure.fastest:
-        goal, met = f"{goal}, cannot be told: {figure.slowest:.2f} to {figure.fastest:.2f}", None
+    if figure.runs < ENOUGH_RUNS:
+        goal, met = f"{goal}: cannot be told by fewer than {ENOUGH_RUNS} runs", None
+    elif figure.slowest < least <= figure.fastest:
+        goal, met = f"{goal}: cannot be told by runs of {figure.slowest:.2f} to {figure.fastest:.2f}", None
     name = f"{figure.case.name}, which wins least: a compiled step"
     return Row(name, figure.compiled_ms, "an eager step", figure.eager_ms, "ms", goal, met, figure.runs)
 

@@ -79,7 +79,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def require_site(folder: Path) -> Mapping[str, Memory]:
-    """Return what the site in a folder remembers. Raises UsageError for a folder that holds something else."""
+    """Return what the site in a folder remembers.
+
+    Raises UsageError for a folder that holds something else, or beside which no site can be written.
+    """
     from dlc.core.atomic_files import report_disk_errors
     from dlc.core.errors import UsageError
     from dlc.images.site.pages import SIGN, read_memory
@@ -89,6 +92,7 @@ def require_site(folder: Path) -> Mapping[str, Memory]:
             raise UsageError(f"{folder}: expected a folder, found a file or a link", ANOTHER)
         if not folder.parent.is_dir():
             raise UsageError(f"{folder.parent}: expected a folder, in which {folder.name} is made, found none", ANOTHER)
+        _try_to_write_beside(folder)
         if not folder.exists():
             return {}
         if folder.is_mount() or folder.samefile(Path.cwd()):
@@ -214,6 +218,14 @@ def read_documents(root: Path) -> tuple[dict[str, str], dict[str, bytes]]:
         {name: path.read_text(encoding="utf-8", errors="replace") for name, path in sorted(paths.items())},
         {name: path.read_bytes() for name, path in others.items() if path.is_file() and name not in paths},
     )
+
+
+def _try_to_write_beside(folder: Path) -> None:
+    """Make a folder where `write_site` makes its own, and remove it."""
+    from dlc.core.atomic_files import report_disk_errors, scratch_folder
+
+    with report_disk_errors(folder.parent, ""), scratch_folder(f".{folder.name}.site-", folder.parent):
+        pass
 
 
 def write_site(pages: Mapping[str, bytes], folder: Path) -> None:

@@ -145,6 +145,16 @@ def test_what_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "here", "link"]
 
 
+def test_a_place_that_takes_no_files_is_refused_before_any_image_is_looked_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(site, "_find_engine", lambda: asked.append("engine"))
+    with pytest.raises(UsageError, match=r"^/proc/self: expected a folder that dlc can write"):
+        run(["site", "/proc/self/site", TORCH])
+    assert asked == []
+
+
 def test_a_wrong_record_leaves_the_old_site(tmp_path: Path) -> None:
     folder, records = tmp_path / "site", tmp_path / "records"
     assert main(["site", str(folder), TORCH, "--no-engine"]) == 0

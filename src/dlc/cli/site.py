@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,7 +15,7 @@ from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress
 from dlc.core.platforms import ANY_PLATFORM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dlc.buildspec.variant import Variant
     from dlc.core.checkout import Tree
@@ -92,7 +93,9 @@ def require_site(folder: Path) -> Mapping[str, Memory]:
             raise UsageError(f"{folder}: expected a folder, found a file or a link", ANOTHER)
         if not folder.parent.is_dir():
             raise UsageError(f"{folder.parent}: expected a folder, in which {folder.name} is made, found none", ANOTHER)
-        _try_to_write_beside(folder)
+        # Looking into images takes minutes: a place that takes no files is found before.
+        with open_draft(folder):
+            pass
         if not folder.exists():
             return {}
         if folder.is_mount() or folder.samefile(Path.cwd()):
@@ -220,19 +223,23 @@ def read_documents(root: Path) -> tuple[dict[str, str], dict[str, bytes]]:
     )
 
 
-def _try_to_write_beside(folder: Path) -> None:
-    """Make a folder where `write_site` makes its own, and remove it."""
+@contextmanager
+def open_draft(folder: Path) -> Iterator[Path]:
+    """Make a folder for files that are to take the place of `folder`, beside it, and remove it after the block.
+
+    Raises UsageError or DiskError for a place that takes no files.
+    """
     from dlc.core.atomic_files import report_disk_errors, scratch_folder
 
-    with report_disk_errors(folder.parent, ""), scratch_folder(f".{folder.name}.site-", folder.parent):
-        pass
+    with report_disk_errors(folder.parent, ""), scratch_folder(f".{folder.name}.site-", folder.parent) as draft:
+        yield draft
 
 
 def write_site(pages: Mapping[str, bytes], folder: Path) -> None:
     """Write all files beside the folder, then let them take its place: a reader sees the old site or the new one."""
-    from dlc.core.atomic_files import replace_folder, report_disk_errors, scratch_folder
+    from dlc.core.atomic_files import replace_folder
 
-    with report_disk_errors(folder.parent, ""), scratch_folder(f".{folder.name}.site-", folder.parent) as draft:
+    with open_draft(folder) as draft:
         made = draft / "files"
         for path, data in pages.items():
             place = made / path

@@ -37,7 +37,8 @@ BASE_LOOKUP = "load metadata for "
 # shown with its own words, which may be any.
 BUSY = (
     r"(?:failed to solve: (?!process )|failed to receive status|listing workers|no active session).*"
-    r"(?:[Dd]eadline ?[Ee]xceeded|error reading from server|transport is closing|client connection is (?:closing|lost))"
+    r"(?:[Dd]eadline ?[Ee]xceeded|error reading from server|transport is closing|client connection is (?:closing|lost)"
+    r"|only one connection allowed)"
 )
 
 

@@ -27,6 +27,8 @@ OTHER_BUSY = (
     "ERROR: failed to receive status: rpc error: code = DeadlineExceeded desc = context deadline exceeded",
     "ERROR: listing workers for Build: failed to list workers: DeadlineExceeded: context deadline exceeded",
     "ERROR: failed to solve: Unavailable: transport is closing",
+    'ERROR: failed to solve: Unavailable: rpc error: code = Unavailable desc = connection error: desc = "transport: '
+    'Error while dialing: only one connection allowed"',
 )
 HINT = "View build details: docker-desktop://dashboard/build/default"
 LOST_LAYERS = (

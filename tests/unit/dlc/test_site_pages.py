@@ -282,6 +282,14 @@ def test_what_is_new_is_told_against_the_nearest_lower_version() -> None:
     assert "first version" in list_pages(catalogue([own, *lower]))[lower[0].path].decode()
 
 
+def test_an_image_of_another_platform_is_no_version_before() -> None:
+    own = entry(built())
+    settings = own.variant.settings.model_copy(update={"platform": "linux/arm64"})
+    header = own.variant.header.model_copy(update={"version": "2.9"})
+    other = replace(own, variant=replace(own.variant, header=header, settings=settings))
+    assert "first version" in list_pages(catalogue([own, other]))[own.path].decode()
+
+
 def test_equal_values_give_equal_files() -> None:
     assert list_pages(catalogue([entry(built())])) == list_pages(catalogue([entry(built())]))
 

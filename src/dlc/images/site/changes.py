@@ -32,7 +32,10 @@ class News:
 
 
 def find_news(entry: Entry, entries: Sequence[Entry]) -> News | None:
-    """Compare an image with the nearest lower version for the same job and kind of device; None if it is the first."""
+    """Compare an image with the nearest lower version for the same job, kind of device and platform.
+
+    None if it is the first.
+    """
     own = parse_number(entry.variant.header.version)
     kin = [other for other in entries if _name_kind(other) == _name_kind(entry)]
     lower = [other for other in kin if parse_number(other.variant.header.version) < own]
@@ -44,9 +47,9 @@ def find_news(entry: Entry, entries: Sequence[Entry]) -> News | None:
     return News(before, settings, find_changes(before.locked, entry.locked), grown)
 
 
-def _name_kind(entry: Entry) -> tuple[str, str, bool, str]:
+def _name_kind(entry: Entry) -> tuple[str, str, bool, str, str]:
     header, settings = entry.variant.header, entry.variant.settings
-    return header.framework, header.job, settings.device == "cpu", settings.flavor
+    return header.framework, header.job, settings.device == "cpu", settings.flavor, settings.platform
 
 
 def _list_settings(entry: Entry) -> dict[str, str]:

@@ -174,7 +174,7 @@ def test_a_build_without_any_cache_gives_the_same_layers(built: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is not built from these sources" not in done.stderr
     [line] = done.stdout.splitlines()
-    assert "identical" in line
+    assert line.endswith(f"  identical  {inspect()['Id']}")
 
 
 def test_no_layer_deletes_a_file_of_a_lower_one_and_no_time_is_that_of_the_build(built: Path, tmp_path: Path) -> None:

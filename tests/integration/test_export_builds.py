@@ -104,8 +104,8 @@ def layers(ref: str) -> list[str]:
 def layer_files(ref: str, number: int) -> dict[str, tuple[object, ...]]:
     """Name -> all that a layer says of a file, and the hash of its content.
 
-    Docker's classic store writes a layer in the order of a walk, or sorted by whole names if it has the layer below
-    twice, as after two kinds of build: the digest is then another one, the files are the same.
+    Docker's classic store writes a layer in the order of a walk, or sorted by whole names if it was restarted and has
+    the layer below twice: the digest is then another one, the files are the same.
     """
     wanted = layers(ref)[number].removeprefix("sha256:")
     found: dict[str, tuple[object, ...]] = {}

@@ -76,6 +76,32 @@ Progress.feed, dlc.cli.run = feed_and_end, verb
 sys.exit(main([]))
 """
 
+# A tiny image of a file below and two folders above; by `dlc build`, or without a cache as for a comparison.
+IN_ORDER = """
+import sys
+from pathlib import Path
+from dlc.build import buildx, host_inputs
+from dlc.core.checkout import SourceFile
+from dlc.engine.connection import Engine
+from dlc.images.inspection.reproducible import build_from_nothing
+from dlc.plan.contexts import Repo
+from dlc.plan.plan import Plan
+from dlc.plan.targets import Target
+
+address, cache, number, how = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+recipe = "FROM scratch AS skeleton\\nCOPY --from=files lowest /\\nFROM skeleton\\nCOPY --from=files upper /\\n"
+files = {"lowest/one": b"1", "upper/a/two": b"2", "upper/a-b/three": b"3", "upper/number": number.encode()}
+tree = {f"files/{name}": SourceFile(data) for name, data in files.items()}
+tree["Dockerfile"] = SourceFile(recipe.encode())
+target = Target("tiny", "Dockerfile", Repo("none"), contexts={"files": Repo("files")}, tags=("order:1",))
+plan = Plan((target,), ("tiny",))
+engine, log = Engine(address, "private", "", containerd_store=False), buildx.new_log(cache, "build")
+if how == "build":
+    buildx.build_plan(plan, engine, host_inputs.collect(plan, tree, cache), log, epoch=0, revision="tiny")
+else:
+    print(build_from_nothing(plan, engine, tree, log, epoch=0, revision="tiny").digest)
+"""
+
 
 class Private:
     """A user whose engine, cache and docker configuration are in one short folder, in a network of their own."""
@@ -245,6 +271,34 @@ def test_a_build_gets_past_a_layer_that_the_classic_store_lost(private: Private)
         assert ("ERROR" in log) == ("the engine has lost a cached layer: every step runs again" in err)
         private.docker("run", "--rm", "--network", "none", f"built:{word}", "/program")
         assert "ERROR" not in build(word)[1]
+
+
+def test_layers_keep_their_order_after_a_build_without_a_cache_and_a_restart(private: Private) -> None:
+    """The classic store writes a layer in another order if it knows the layer below by another copy."""
+
+    def build(number: int, how: str = "build") -> str:
+        process = private.start(
+            sys.executable, "-c", IN_ORDER, private.engine.address, str(private.folder / "c"), str(number), how
+        )
+        out, err = process.communicate(timeout=HANG_SECONDS)
+        assert process.returncode == 0, err
+        return out.strip()
+
+    def upper() -> list[str]:
+        path = private.folder / "image.tar"
+        private.docker("save", "--output", str(path), "order:1")
+        return list(read_archive(path).layers[1].entries)
+
+    private.done("start")
+    build(1)
+    names = upper()
+    assert names == ["a", "a/two", "a-b", "a-b/three", "number"]
+    built = private.docker("image", "inspect", "--format", "{{.Id}}", "order:1").strip()
+    assert build(1, "from nothing") == built
+    private.done("stop", "--force")
+    private.done("start")
+    build(2)
+    assert upper() == names
 
 
 def numbers(private: Private) -> set[int]:

@@ -122,8 +122,8 @@ def _drop_current(plan: Plan, existing: Mapping[str, str]) -> Plan:
 def _wait_for_turn(plan: Plan, engine: Engine) -> Iterator[None]:
     """Let no other dlc of this user build these images here during the block. Raises ProcessError after TURN_SECONDS.
 
-    Two builds of one image at once mostly share each step. If a step did run in both, the classic store can write
-    the layer above it in two ways: the same files, but another digest.
+    Two builds of one image at once mostly share each step. If a step did run in both, the classic store can later write
+    the layer above it in another order (docs/decisions/0047): the same files, but another digest.
     """
     folder = cache_folder() / "turns"
     with ExitStack() as held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,18 @@ import pytest
 
 from dlc.build.bake_file import HostInputs
 from dlc.cli.verify_reproducible import as_text
+from dlc.core.errors import SpecError
 from dlc.images.inspection.archive import Archive, Entry, Layer
-from dlc.images.inspection.reproducible import compare_with_built, compare_with_pushed, find_differences, render_rebuild
+from dlc.images.inspection.reproducible import (
+    LOWEST,
+    compare_with_built,
+    compare_with_pushed,
+    find_differences,
+    hash_config,
+    mark_layers,
+    remove_mark,
+    render_rebuild,
+)
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, specimen
 
@@ -45,6 +56,55 @@ def test_every_target_parents_included_is_built_without_cache() -> None:
 
 def test_comparison_with_cached_steps_uses_them() -> None:
     assert not any("no-cache" in target for target in rendered(cached=True)["target"].values())
+
+
+def write_dockerfiles(folder: Path, **texts: str) -> HostInputs:
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return HostInputs(dockerfiles={f"docker/{name}/Dockerfile": folder / name for name in texts})
+
+
+def test_a_file_of_random_content_lies_below_the_lowest_layer(tmp_path: Path) -> None:
+    inputs = write_dockerfiles(tmp_path, base=f"{LOWEST}COPY --from=tools /skeleton /\n", pytorch="FROM lowest\n")
+    marks = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        marked = mark_layers(inputs, tmp_path / name)
+        text = marked.dockerfiles["docker/base/Dockerfile"].read_text()
+        assert text == f"{LOWEST}COPY --from=rebuild-mark . /\nCOPY --from=tools /skeleton /\n"
+        assert marked.dockerfiles["docker/pytorch/Dockerfile"] == tmp_path / "pytorch"
+        [mark] = (tmp_path / name / "rebuild-mark").iterdir()
+        marks.add(mark.read_text())
+        assert mark.stat().st_mtime == 0
+    assert len(marks) == 2
+
+
+def test_recipes_without_the_lowest_layers_stage_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="expected one Dockerfile with a line `FROM scratch AS skeleton`, found 0"):
+        mark_layers(write_dockerfiles(tmp_path, base="FROM scratch AS lowest\n"), tmp_path)
+
+
+def test_every_target_gets_the_context_of_the_mark() -> None:
+    text = render_rebuild(PLAN, INPUTS, "dlc-rebuild:x", "type=docker", epoch=0, revision="r", cached=False,
+                          contexts={"rebuild-mark": "/cache/mark"})  # fmt: skip
+    targets = json.loads(text)["target"].values()
+    assert {target["contexts"]["rebuild-mark"] for target in targets} == {"/cache/mark"}
+
+
+def test_an_image_without_its_mark_has_one_layer_and_one_step_less() -> None:
+    made = archive("d", {"mark": FILE}, {"a": FILE}, history=[{"created_by": "COPY . /"}, {"created_by": "RUN it"}],
+                   rootfs={"type": "layers", "diff_ids": ["sha256:mark", "sha256:a"]})  # fmt: skip
+    without = remove_mark(made)
+    assert without.layers == made.layers[1:]
+    assert without.config == {
+        "history": [{"created_by": "RUN it"}],
+        "rootfs": {"type": "layers", "diff_ids": ["sha256:a"]},
+    }
+
+
+def test_the_digest_of_a_configuration_is_that_of_the_bytes_that_go_writes() -> None:
+    written = b'{"b":{"Cmd":["a \\u003c b \\u0026\\u0026 c \\u003e d","caf\xc3\xa9"]},"a":[1,true,null]}'
+    assert hash_config(json.loads(written)) == f"sha256:{hashlib.sha256(written).hexdigest()}"
 
 
 def test_the_image_alone_is_exported_under_a_name_of_its_own() -> None:

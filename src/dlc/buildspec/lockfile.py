@@ -8,6 +8,7 @@ import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.variant import Variant, normal_name
@@ -78,9 +79,15 @@ def join_entries(tree: Tree, variant: Variant) -> str:
 def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
     """Return the version of every package of the image, over its lock files."""
     found: dict[str, str] = {}
-    for name in FILES:
-        found |= parse_versions(_read_text(tree, f"{variant.lock_folder}/{name}"))
+    for path in (f"{variant.lock_folder}/{name}" for name in FILES):
+        found |= _parse_file(tree[path].data) if path in tree else {}
     return found
+
+
+# A plan asks for each lock several times.
+@lru_cache(maxsize=256)
+def _parse_file(data: bytes) -> Mapping[str, str]:
+    return parse_versions(_decode(data))
 
 
 def framework_version(tree: Tree, variant: Variant) -> str:
@@ -180,8 +187,12 @@ def _explain_broken_rule(variant: Variant, texts: Mapping[str, str]) -> str:
 
 
 def _read_text(tree: Tree, path: str) -> str:
-    """Read a lock file as text. Invalid UTF-8 means that the file is damaged: the lock counts as stale."""
-    return tree[path].data.decode(errors="replace") if path in tree else ""
+    return _decode(tree[path].data) if path in tree else ""
+
+
+def _decode(data: bytes) -> str:
+    """Return a lock file as text. Invalid UTF-8 means that the file is damaged: the lock counts as stale."""
+    return data.decode(errors="replace")
 
 
 def _hash_entries(texts: Mapping[str, str]) -> str:

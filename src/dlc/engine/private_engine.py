@@ -168,6 +168,10 @@ class PrivateEngine:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
+            # It was there, and another process has removed it in this moment: `lock` sees that, and makes it anew.
+            seen = isinstance(error, FileExistsError) and error.filename == os.fspath(self.folder)
+            if seen and not os.path.lexists(self.folder):
+                return
             raise EngineError(
                 f"{self.folder}: expected a folder that dlc can make and write, found: {error.strerror}",
                 "set DLC_ENGINE_DIR or DLC_CACHE_DIR to another folder",

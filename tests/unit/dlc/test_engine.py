@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,27 +137,33 @@ def test_a_lock_whose_folder_was_removed_meanwhile_is_taken_anew(tmp_path: Path)
     waiting = threading.Thread(target=second)
     with engine.lock():
         waiting.start()
-        shutil.rmtree(engine.folder)
+        # As `dlc engine remove` does it. The other thread may make its lock before the folder is gone.
+        (engine.folder / "lock").unlink()
+        with suppress(OSError):
+            engine.folder.rmdir()
     assert entered.wait(30)
     waiting.join()
 
 
+@pytest.mark.parametrize("was_there", [False, True])
 def test_a_folder_that_is_removed_before_its_lock_is_opened_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_there: bool
 ) -> None:
     engine = PrivateEngine(tmp_path / "engine")
-    make, made = PrivateEngine._make_folder, []
+    make, made = Path.mkdir, []
 
-    def make_and_lose_the_first(self: PrivateEngine) -> None:
-        make(self)
-        made.append(self.folder)
+    def make_and_lose_the_first(self: Path, **options: Any) -> None:
+        make(self, **options)
+        made.append(self)
         if len(made) == 1:
-            self.folder.rmdir()
+            self.rmdir()
+            if was_there:
+                raise FileExistsError(errno.EEXIST, "File exists", str(self))
 
-    monkeypatch.setattr(PrivateEngine, "_make_folder", make_and_lose_the_first)
+    monkeypatch.setattr(Path, "mkdir", make_and_lose_the_first)
     with engine.lock():
         assert (engine.folder / "lock").exists()
-    assert len(made) == 2
+    assert made == [engine.folder] * 2
 
 
 def test_a_lock_that_is_a_link_to_nowhere_is_named_and_not_tried_for_ever(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
+from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
 from dlc.jobs.run.lifecycle import remove_containers
 from harness.browser import needs_browser, open_browser
 from harness.dlc_run import left
@@ -154,13 +155,14 @@ def test_a_shell_has_this_folder_and_the_images_python(image: Image, dlc: Dlc) -
     assert docker("ps", "--all", "--quiet", "--filter", f"label={JOB}={NAME}").stdout == ""
 
 
-def test_clean_names_images_that_set_made_and_no_others(image: Image, dlc: Dlc) -> None:
-    made = f"{image.ref}-set-0123abcd"
+def test_clean_names_images_that_set_made_but_no_image_in_use(image: Image, dlc: Dlc) -> None:
+    made, rebuilt = f"{image.ref}-set-0123abcd", f"{REBUILDS}:runs"
     docker("tag", image.ref, made)
+    docker("tag", image.ref, rebuilt)
     try:
         found = json.loads(dlc("clean", "--images", "--json").stdout)["images"]
         assert made in found
         assert image.ref not in found
         assert all("-set-" in ref for ref in found)
     finally:
-        docker("image", "rm", "--no-prune", made)
+        docker("image", "rm", "--no-prune", made, rebuilt)

@@ -1,11 +1,12 @@
-"""`dlc clean`: removes the folders of jobs that have ended, and images that --set made; shows first what it would."""
+"""`dlc clean`: removes folders of ended jobs, images that --set made, images of killed rebuilds; shows them first."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text
@@ -15,21 +16,26 @@ from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import KEY
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
+from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import read_claims
 from dlc.jobs.run.remains import Remains, find_remains, remove_remains
 from dlc.submit.records import list_open_folders
 
-HELP = "remove the folders of ended jobs here, and images that --set made; shows them first"
+HELP = "remove folders of ended jobs here, images that --set made, images of killed rebuilds; shows them first"
 EXAMPLE = "dlc clean --jobs --yes"
 OF_SET = re.compile(r"-set-[0-9a-f]+$")
+# `dlc verify-reproducible` removes its images at its end, which comes sooner than this: an older one was left behind.
+REBUILD_ENDS = timedelta(days=1)
+# What an engine says that does not know when an image was named.
+UNKNOWN = datetime.min.replace(tzinfo=UTC)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --jobs or --images, --yes, --json."""
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--jobs", action="store_true", help=f"only folders of jobs, in {RESULTS} of this folder")
-    only.add_argument("--images", action="store_true", help="only images that --set made, which the engine has")
+    only.add_argument("--images", action="store_true", help="only images of the engine")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_json(parser)
 
@@ -40,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     running = {job.folder for job in read_claims(cache_folder() / CLAIMS)} | list_open_folders()
     folders = [] if args.images else find_remains(results, running)
     engine = None if args.jobs else _find_engine(needed=args.images)
-    images = find_set_images(engine) if engine else []
+    images = find_leftovers(engine) if engine else []
     if args.json:
         print_json({"folders": [{"path": str(each.folder), "bytes": each.bytes} for each in folders], "images": images})
     else:
@@ -66,11 +72,26 @@ def _find_engine(*, needed: bool) -> Engine | None:
         return None
 
 
-def find_set_images(engine: Engine) -> list[str]:
-    """Return the references of images that dlc built with --set."""
+def find_leftovers(engine: Engine) -> list[str]:
+    """Return the references of images that dlc built with --set, and of those that a killed rebuild left."""
     form = "{{.Repository}}:{{.Tag}}"
-    done = ask_engine(engine, "image", "ls", "--filter", f"label={KEY}", "--format", form)
-    return sorted(ref for ref in done.stdout.split() if OF_SET.search(ref))
+    refs = ask_engine(engine, "image", "ls", "--filter", f"label={KEY}", "--format", form).stdout.split()
+    rebuilt = [ref for ref in refs if ref.startswith(f"{REBUILDS}:")]
+    left: list[str] = []
+    if rebuilt:
+        # An image that its rebuild has removed meanwhile has no line.
+        form = "{{range .RepoTags}}{{.}} {{end}}{{json .Metadata.LastTagTime}}"
+        named = ask_engine(engine, "image", "inspect", "--format", form, *rebuilt).stdout
+        left = choose_left(named.splitlines(), datetime.now(UTC))
+    return sorted([*(ref for ref in refs if OF_SET.search(ref)), *left])
+
+
+def choose_left(lines: Iterable[str], now: datetime) -> list[str]:
+    """Return the references of rebuilds that were named longer ago than one runs. A line: references, when. Pure."""
+    before = now - REBUILD_ENDS
+    rows = [(words[:-1], words[-1].strip('"')) for line in lines if (words := line.split())]
+    old = [refs for refs, named in rows if UNKNOWN < datetime.fromisoformat(named) < before]
+    return [ref for refs in old for ref in refs if ref.startswith(f"{REBUILDS}:")]
 
 
 def as_text(folders: Sequence[Remains], images: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.cli import ps
+from dlc.cli.clean import REBUILD_ENDS, choose_left
 from dlc.cli.exec import choose_host
 from dlc.cli.shell import find_gpus, find_user, make_words
 from dlc.core.errors import UsageError
@@ -167,3 +168,12 @@ def test_clean_removes_nothing_but_folders_of_ended_jobs(results: Path, capsys: 
     capsys.readouterr()
     assert main(["clean", "--jobs"]) == 0
     assert capsys.readouterr().out == "nothing to remove\n"
+
+
+@pytest.mark.parametrize(("named", "left"), [
+    (f"{NOW - REBUILD_ENDS - timedelta(minutes=1):%Y-%m-%dT%H:%M:%S}.123456789Z", ["dlc-rebuild:a"]),
+    (f"{NOW - REBUILD_ENDS + timedelta(minutes=1):%Y-%m-%dT%H:%M:%S}+00:00", []),
+    ("0001-01-01T00:00:00Z", []),
+], ids=["a day ago", "today", "unknown"])  # fmt: skip
+def test_clean_takes_the_image_of_a_rebuild_that_cannot_run_any_more(named: str, left: list[str]) -> None:
+    assert choose_left([f'dlc-rebuild:a dlc/pytorch:2.13 "{named}"', ""], NOW) == left

@@ -25,8 +25,8 @@ from dlc.submit.records import list_open_folders
 HELP = "remove folders of ended jobs here, images that --set made, images of killed rebuilds; shows them first"
 EXAMPLE = "dlc clean --jobs --yes"
 OF_SET = re.compile(r"-set-[0-9a-f]+$")
-# `dlc verify-reproducible` removes its images at its end, which comes sooner than this: an older one was left behind.
-REBUILD_ENDS = timedelta(days=1)
+# No `dlc verify-reproducible` runs longer: an image of one that was named before this was left behind.
+LONGEST_REBUILD = timedelta(days=1)
 # What an engine says that does not know when an image was named.
 UNKNOWN = datetime.min.replace(tzinfo=UTC)
 
@@ -77,7 +77,7 @@ def find_leftovers(engine: Engine) -> list[str]:
     form = "{{.Repository}}:{{.Tag}}"
     refs = ask_engine(engine, "image", "ls", "--filter", f"label={KEY}", "--format", form).stdout.split()
     rebuilt = [ref for ref in refs if ref.startswith(f"{REBUILDS}:")]
-    left: list[str] = []
+    left: set[str] = set()
     if rebuilt:
         # An image that its rebuild has removed meanwhile has no line.
         form = "{{range .RepoTags}}{{.}} {{end}}{{json .Metadata.LastTagTime}}"
@@ -86,12 +86,15 @@ def find_leftovers(engine: Engine) -> list[str]:
     return sorted([*(ref for ref in refs if OF_SET.search(ref)), *left])
 
 
-def choose_left(lines: Iterable[str], now: datetime) -> list[str]:
-    """Return the references of rebuilds that were named longer ago than one runs. A line: references, when. Pure."""
-    before = now - REBUILD_ENDS
+def choose_left(lines: Iterable[str], now: datetime) -> set[str]:
+    """Return the references of rebuilds that were named longer ago than one runs; pure.
+
+    `lines` are of images: all references of one, and when the last of them was given, in JSON. An image may come twice.
+    """
+    before = now - LONGEST_REBUILD
     rows = [(words[:-1], words[-1].strip('"')) for line in lines if (words := line.split())]
     old = [refs for refs, named in rows if UNKNOWN < datetime.fromisoformat(named) < before]
-    return [ref for refs in old for ref in refs if ref.startswith(f"{REBUILDS}:")]
+    return {ref for refs in old for ref in refs if ref.startswith(f"{REBUILDS}:")}
 
 
 def as_text(folders: Sequence[Remains], images: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.cli import ps
-from dlc.cli.clean import REBUILD_ENDS, choose_left
+from dlc.cli.clean import LONGEST_REBUILD, choose_left
 from dlc.cli.exec import choose_host
 from dlc.cli.shell import find_gpus, find_user, make_words
 from dlc.core.errors import UsageError
@@ -171,9 +171,9 @@ def test_clean_removes_nothing_but_folders_of_ended_jobs(results: Path, capsys: 
 
 
 @pytest.mark.parametrize(("named", "left"), [
-    (f"{NOW - REBUILD_ENDS - timedelta(minutes=1):%Y-%m-%dT%H:%M:%S}.123456789Z", ["dlc-rebuild:a"]),
-    (f"{NOW - REBUILD_ENDS + timedelta(minutes=1):%Y-%m-%dT%H:%M:%S}+00:00", []),
-    ("0001-01-01T00:00:00Z", []),
+    (f"{NOW - LONGEST_REBUILD - timedelta(minutes=1):%Y-%m-%dT%H:%M:%S}.12345678Z", {"dlc-rebuild:a", "dlc-rebuild:b"}),
+    (f"{NOW - LONGEST_REBUILD + timedelta(minutes=1):%Y-%m-%dT%H:%M:%S}+00:00", set()),
+    ("0001-01-01T00:00:00Z", set()),
 ], ids=["a day ago", "today", "unknown"])  # fmt: skip
-def test_clean_takes_the_image_of_a_rebuild_that_cannot_run_any_more(named: str, left: list[str]) -> None:
-    assert choose_left([f'dlc-rebuild:a dlc/pytorch:2.13 "{named}"', ""], NOW) == left
+def test_clean_takes_the_image_of_a_rebuild_that_cannot_run_any_more(named: str, left: set[str]) -> None:
+    assert choose_left([f'dlc-rebuild:a dlc-rebuild:b dlc/pytorch:2.13 "{named}"'] * 2, NOW) == left

@@ -100,6 +100,8 @@ class Choosing:
         yield from self._baseline()
         if self._kept[0] in self.candidates:
             self._take_kept()
+            if self.way != EAGER:
+                yield from self._check_kept(self.candidates[self.way])
         else:
             self._call_others()
             yield from self._choose()
@@ -270,6 +272,18 @@ class Choosing:
                 what = "the data have other shapes" if new_shapes else f"{way} steps changed their speed for good"
             if self._may_choose():
                 return what
+
+    def _check_kept(self, candidate: Candidate) -> Generator[Block, Result, None]:
+        """Compare a job before's choice with eager once it is compiled: today the host may be busy, or a slower one."""
+        for _ in range(MOST_THROWN):
+            result = yield from self._run(candidate.way, 0, 1)
+            self._last_way = ""  # the first step after compiling is as one after a switch
+            if candidate.refused:
+                return self._give_up()
+            if not result.compiling:
+                break
+        yield from self._check(candidate)
+        return None
 
     def _check(self, candidate: Candidate) -> Generator[Block, Result, None]:
         """Compare the chosen way with eager: one pair, and more if eager was faster; give the way up for sure only."""

@@ -177,6 +177,30 @@ def test_a_kept_decision_is_taken_at_once() -> None:
     assert set(eager.run_steps) == {EAGER}
 
 
+def test_a_kept_way_that_is_still_faster_costs_one_block_of_eager_steps() -> None:
+    job = Job({"inductor": 0.5}, kept=("inductor", "1.90 to 2.00 times as fast as eager"))
+    job.decide()
+    job.run_to(900)
+    assert job.choosing.way == "inductor"
+    assert 1 <= job.run_steps[3:].count(EAGER) <= 2
+
+
+def test_a_kept_way_that_is_slower_today_is_given_up_within_the_first_steps() -> None:
+    job = Job({"inductor": 2.0}, kept=("inductor", "1.90 to 2.00 times as fast as eager"))
+    job.decide()
+    while job.choosing.way != EAGER:
+        job.run_block()
+    assert job.step <= 3 + 2 + 4 * choosing.FEWEST_PAIRS  # each block is a step and the one after the switch
+    assert job.log[-1].endswith("inductor was given up: 0.50 to 0.50 times as fast as eager")
+
+
+def test_a_kept_way_that_does_not_run_today_is_given_up_at_its_first_step() -> None:
+    job = Job({"inductor": 0.5}, kept=("inductor", "1.90 times as fast"), failing={"inductor": "out of memory"})
+    job.decide()
+    job.run_block()
+    assert (job.step, job.choosing.way) == (4, EAGER)
+
+
 def test_a_way_that_falls_behind_later_is_given_up() -> None:
     job = Job({"inductor": 0.5})
     job.decide()

@@ -116,6 +116,9 @@ class Figure:
 
 def figure(measured: Measured) -> Figure:
     """Return the medians; `measured` has no failure. Raises ValueError if nothing was compiled, or for a NaN loss."""
+    short = [len(run.seconds) for run in measured.eager if not run.settled]
+    if short:
+        raise ValueError(f"{measured.case.name}: only {short[0]} eager steps: the host is too busy, measure again")
     eager = median(median(run.settled) for run in measured.eager)
     compiled = [run for run in beside_eager(measured) if run.settled]
     if not compiled:

@@ -107,6 +107,12 @@ def test_a_training_that_ended_before_its_choice_is_a_failure_that_says_so() -> 
         module("compiling.figures").figure(measured(eager=[plain(0.1)], cold=[ended]))
 
 
+def test_a_training_of_too_few_eager_steps_is_a_failure_that_says_so() -> None:
+    held = measured(eager=[plain(0.1), module("compiling.figures").Training([9.0, 0.1])], cold=[])
+    with pytest.raises(ValueError, match="only 2 eager steps: the host is too busy"):
+        module("compiling.figures").figure(held)
+
+
 @pytest.mark.parametrize(("dtype", "allowed"), [("fp32", "0.001"), ("bf16", "0.02")])
 def test_losses_are_those_of_eager_within_the_tolerance_of_the_dtype(dtype: str, allowed: str) -> None:
     losses = module("compiling.losses")

@@ -89,7 +89,7 @@ def tools(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tools")
     argv = [find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python-version", python]
     run_program(
-        [*argv, "--target", str(folder), "-r", str(find_root() / "requirements.lock")],
+        [*argv, "--target", str(folder), "-r", str(find_root() / "requirements-dev.lock")],
         env=resolve.make_uv_environment(),
     )
     return folder

@@ -145,6 +145,10 @@ QUERY = (
 ENDS_SECONDS = 5.0
 
 
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 class Gpus:
     """Samples of nvidia-smi; without it nothing is known."""
 
@@ -155,8 +159,9 @@ class Gpus:
         self._child = None
         with contextlib.suppress(OSError):
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            )
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                errors="replace",
+            )  # fmt: skip
         self._reader = threading.Thread(target=self._read, name="dlc-profile-gpus", daemon=True)
         if self._child is not None:
             self._reader.start()
@@ -164,13 +169,16 @@ class Gpus:
     def _read(self) -> None:
         child = self._child
         for line in child.stdout if child is not None and child.stdout is not None else ():
-            index, *rest = (field.strip() for field in line.split(",", 3))
-            # `[N/A]` of a GPU that does not say.
-            with contextlib.suppress(ValueError):
-                use, memory, name = float(rest[0]), float(rest[1]), rest[2]
-                with self._lock:
-                    samples, total, most, _ = self._sums.get(index, (0, 0.0, 0.0, ""))
-                    self._sums[index] = (samples + 1, total + use, max(most, memory), name)
+            fields = [field.strip() for field in line.split(",", 3)]
+            # A message, such as that it cannot talk with the driver; `[N/A]` of a GPU that does not say its use.
+            if len(fields) != 4 or not is_number(fields[1]):
+                continue
+            index, use, memory, name = fields
+            with self._lock:
+                samples, total, most, _ = self._sums.get(index, (0, 0.0, 0.0, ""))
+                # GPUs that share the host's memory do not tell theirs.
+                most = max(most, float(memory)) if is_number(memory) else most
+                self._sums[index] = (samples + 1, total + float(use), most, name)
 
     def end(self) -> None:
         if self._child is not None:

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from dlc_runtime.profile import resources
 from dlc_runtime.profile.resources import Gpus
 
@@ -80,6 +82,26 @@ def test_gpu_use_is_the_mean_of_what_nvidia_smi_prints_and_it_ends_with_the_meas
     gpus.end()
     assert gpus._child is not None
     assert gpus._child.returncode is not None
+
+
+MESSAGES = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+    "No devices were found",
+    "Unable to determine the device handle for GPU 0000:65:00.0: Unknown Error",
+)
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_of_nvidia_smi_is_no_sample_and_ends_nothing(tmp_path: Path, message: str) -> None:
+    """It prints them where it prints samples; a GPU that shares the host's memory does not tell its own."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\ncat <<'END'\n{message}\n1, 50, [N/A], NVIDIA GB10\nEND\n")
+    smi.chmod(0o755)
+    gpus = Gpus((str(smi),))
+    gpus._reader.join(BOUND)
+    gpus.end()
+    expected = {"use": 0.5, "gpus": [{"index": "1", "name": "NVIDIA GB10", "use": 0.5, "memory_mib": 0.0}]}
+    assert gpus.as_json() == expected
 
 
 def test_without_nvidia_smi_nothing_is_known_of_gpus() -> None:

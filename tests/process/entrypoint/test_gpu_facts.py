@@ -102,6 +102,13 @@ def test_without_an_answer_of_nvidia_smi_the_driver_s_own_files_are_read(
     assert time.monotonic() - began < 60  # a bound on a hang
 
 
+def test_a_driver_that_hangs_is_asked_once(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "SECONDS", 2.0)
+    host.smi(f"echo asked >>{tmp_path / 'asked'}\nexec sleep 600\n")
+    assert host.describe() is None
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
 def test_a_host_without_a_driver_says_nothing(host: Host) -> None:
     assert host.describe() is None
 

@@ -85,7 +85,11 @@ def describe_gpus(request: Request, root: str = "/") -> Gpus | None:
 
 def _ask_driver(environ: Mapping[str, str]) -> list[list[str]]:
     for fields in (FIELDS, FIELDS[:-1]):
-        rows = parse_answer(_run_nvidia_smi(fields, environ), len(fields))
+        text = _run_nvidia_smi(fields, environ)
+        if text is None:
+            # A driver that hangs would hang again
+            break
+        rows = parse_answer(text, len(fields))
         if rows:
             return rows
     return []
@@ -104,8 +108,8 @@ def _parse_gpu(fields: list[str]) -> Gpu:
     return Gpu(fields[0], memory, capability)
 
 
-def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
-    """Return what nvidia-smi prints; "" if there is none, it fails, or it does not answer in time."""
+def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str | None:
+    """Return what nvidia-smi prints; "" if there is none or it fails, None if it does not answer in time."""
     # A host without GPUs has no use for it
     import subprocess
 
@@ -126,7 +130,7 @@ def _run_nvidia_smi(fields: Iterable[str], environ: Mapping[str, str]) -> str:
             child.wait(ENDS_SECONDS)
         if child.stdout:
             child.stdout.close()
-        return ""
+        return None
     return "" if child.returncode else str(text)
 
 

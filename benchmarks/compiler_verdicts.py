@@ -5,7 +5,7 @@ usage: python benchmarks/compiler_verdicts.py [--torch-python FILE] [--runs 10] 
 Two scripts, a tiny one and one of MNIST's shape, are trained `--runs` times each. Meanwhile a process for each core
 works and rests in turns of random length. Each run has no decision of the one before, but its compiled code. Prints
 what each run's report says of each candidate, and ends with 1 if two runs are sure of different signs: one that a
-candidate is faster than eager, another one that it is slower; or if no run of a script compared anything.
+candidate is faster than eager, another one that it is slower; or if no run of a script has an interval.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ def changes(found: list[Said]) -> list[str]:
 
 
 def silent(found: list[Said]) -> list[str]:
-    """Return a line for each script of which no run compared anything: that proves nothing."""
-    models = {each.model for each in found}
+    """Return a line for each script of which no run has an interval: too few steps prove nothing."""
+    models = {each.model for each in found if each.low is not None}
     return [
-        f"{model}: no run compared a candidate with eager: give --seconds more"
+        f"{model}: no run could tell how fast a candidate is: give --seconds more"
         for model in MODELS
         if model not in models
     ]

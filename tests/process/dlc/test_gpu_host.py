@@ -294,7 +294,9 @@ def test_two_runs_that_are_sure_of_different_signs_are_named() -> None:
     )
 
 
-def test_runs_that_compared_nothing_prove_nothing() -> None:
-    assert module("compiler_verdicts").silent([said(1, 1.1, 1.3)]) == [
-        "mnist: no run compared a candidate with eager: give --seconds more"
-    ]
+def test_runs_that_compared_nothing_or_too_few_steps_prove_nothing() -> None:
+    verdicts = module("compiler_verdicts")
+    silent = "no run could tell how fast a candidate is: give --seconds more"
+    assert verdicts.silent([said(1, 1.1, 1.3)]) == [f"mnist: {silent}"]
+    too_few = [said(number, None, None) for number in (1, 2)]
+    assert verdicts.silent(too_few) == [f"tiny: {silent}", f"mnist: {silent}"]

@@ -13,7 +13,8 @@ A rank's own file has the same lists, without `ranks`. Of the merged one:
     recompilations, gave_up      function, file, line, step, cause, kind, remedy
     graph_breaks                 reason, file, line, stack
     fallbacks                    function, file, line, step, type, reason
-    compiling                    function, seconds: what was being compiled when the report was written or the job ended
+    compiling                    function, seconds: what a rank was compiling when it wrote its report; state: ended if
+                                 that was at its end
     warnings, notes              sentences
     choosing                     of the first rank that chose: way and from_step (empty until it was decided), words,
                                  kept (by a job before), spent_seconds and allowed_seconds
@@ -45,7 +46,7 @@ KEYS = {
     "graph_breaks": ("file", "line", "reason"),
     "fallbacks": ("function", "file", "line", "reason"),
     "gave_up": ("function", "file", "line", "cause"),
-    "compiling": ("function",),
+    "compiling": ("function", "state"),
 }
 
 
@@ -83,6 +84,8 @@ def merge_entries(name: str, keys: tuple[str, ...], records: list[dict[str, Any]
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in records:
         for entry in record.get(name, []):
+            if name == "compiling":
+                entry = {**entry, "state": record.get("state")}
             key = tuple(entry.get(part) for part in keys)
             times = entry.get("count", 1)
             if key not in found:
@@ -243,8 +246,7 @@ def problem_sentences(report: dict[str, Any]) -> list[str]:
     if report["recompilations"]:
         sentences.append(recompilation_sentence(report["recompilations"]))
     if report.get("compiling"):
-        entry = report["compiling"][0]
-        sentences.append(f"It was stopped while {entry['function']} was compiled, after {entry['seconds']:.0f} s.")
+        sentences.append(compiling_sentence(report["compiling"]))
     if report["gave_up"]:
         sentences.append(f"The compiler gave up on {many(len(report['gave_up']), 'function')}.")
     if report["graph_breaks"]:
@@ -259,6 +261,16 @@ def problem_sentences(report: dict[str, Any]) -> list[str]:
     if report["fallbacks"]:
         sentences.append(f"{many(len(report['fallbacks']), 'function')} did not compile.")
     return sentences
+
+
+def compiling_sentence(entries: list[dict[str, Any]]) -> str:
+    """Tell what a rank was compiling at its end; of one that runs, or was killed, when it wrote last."""
+    for entry in entries:
+        if entry["state"] == "ended":
+            return f"It was stopped while {entry['function']} was compiled, after {entry['seconds']:.0f} s."
+    first = entries[0]
+    ranks = ", ".join(map(str, first["ranks"]))
+    return f"When rank {ranks} last wrote, {first['function']} was being compiled, for {first['seconds']:.0f} s so far."
 
 
 def recompilation_sentence(entries: list[dict[str, Any]]) -> str:

@@ -272,8 +272,16 @@ def test_no_speed_is_said_of_a_job_without_a_graph() -> None:
 
 
 def test_a_job_that_was_stopped_while_it_compiled_says_so() -> None:
-    text = summary(merge_records([record(0, compiling=[{"function": "Net", "seconds": 71.3}])]), "/out/report.json")
+    ended = record(0, compiling=[{"function": "Net", "seconds": 71.3}], state="ended")
+    text = summary(merge_records([ended]), "/out/report.json")
     assert "It was stopped while Net was compiled, after 71 s." in text
+
+
+def test_a_rank_that_still_compiles_when_another_one_has_ended_is_not_said_to_be_stopped() -> None:
+    still = record(1, compiling=[{"function": "Net", "seconds": 1.4}], state="running")
+    text = summary(merge_records([record(0, state="ended"), still]), "/out/report.json")
+    assert "When rank 1 last wrote, Net was being compiled, for 1 s so far." in text
+    assert "stopped" not in text
 
 
 def test_a_cause_without_a_remedy_has_none_in_its_warning() -> None:

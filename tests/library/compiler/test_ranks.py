@@ -48,6 +48,12 @@ def test_a_forked_process_goes_on_with_what_is_compiled_and_reports_for_itself(r
     assert run.report["recompilations"] == run.report["eager"] == []
 
 
+def test_a_training_in_a_forked_process_alone_is_compiled_and_no_module_is_said_to_stay_eager(runner: Runner) -> None:
+    run = runner.both("forked_alone.py")
+    assert functions(run.report, "graphs") == {"Net"}
+    assert run.report["eager"] == run.report["warnings"] == []
+
+
 def test_a_loop_with_accelerate_is_compiled(runner: Runner) -> None:
     if "accelerate" not in runner.python.has:
         pytest.skip("accelerate is not installed")

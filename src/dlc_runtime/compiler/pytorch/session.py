@@ -97,11 +97,11 @@ class Session:
 
     @never_raises
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
-        if torch.compiler.is_compiling() or is_inner_step():  # Horovod's step calls the one that it wraps
+        # Horovod's step calls the one that it wraps.
+        if self.phase == FAILED or torch.compiler.is_compiling() or is_inner_step():
             return
-        if self.phase == FAILED:
-            return
-        if os.getpid() != self.process:  # forked: the parent's steps are not ours
+        if os.getpid() != self.process:  # forked: the parent's steps and its hooks are not ours
+            self._end_watch()
             self.reset()
             self._begin_watch()
         self._meet(optimizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
@@ -30,7 +31,10 @@ _current: Session | None = None
 
 
 def log(text: str) -> None:
-    print(f"dlc profile: {text}", file=sys.stderr, flush=True)
+    # Nowhere is left to say it: the script has closed it, or who read it is gone.
+    with contextlib.suppress(Exception):
+        sys.stderr.write(f"dlc profile: {text}\n")
+        sys.stderr.flush()
 
 
 def current_session(framework: Framework) -> Session:

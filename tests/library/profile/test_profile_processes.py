@@ -128,3 +128,14 @@ def test_a_loop_over_any_iterable_can_be_measured(tmp_path: Path) -> None:
     text = (tmp_path / "rank-0.json").read_text()
     assert '"batches": 30' in text
     assert '"steps": 27' in text
+
+
+@pytest.mark.parametrize("how", ["sys.stderr.close()", "sys.stderr = None"])
+def test_a_script_without_a_standard_error_goes_on_and_has_its_report(tmp_path: Path, how: str) -> None:
+    program = f"import sys\nfrom dlc_runtime.profile import watch\n{how}\nprint(sum(watch(range(250))))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND, check=False,
+        env={**os.environ, "PYTHONPATH": str(SOURCES), "DLC_PROFILE_REPORT": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"{sum(range(250))}\n")
+    assert '"steps": 200' in (tmp_path / "rank-0.json").read_text()

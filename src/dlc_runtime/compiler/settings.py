@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
@@ -42,7 +43,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         debug=read_flag(environ, "DLC_COMPILER_DEBUG"),
         dynamic=None if dynamic in ("auto", "") else read_flag(environ, "DLC_COMPILER_DYNAMIC"),
         eager_steps=int(read_number(environ, "DLC_COMPILER_EAGER_STEPS", 5, least=2)),
-        report=environ.get("DLC_COMPILER_REPORT") or REPORT,
+        # The script may change its working directory.
+        report=os.path.abspath(environ.get("DLC_COMPILER_REPORT") or REPORT),
         minutes=read_number(environ, "DLC_COMPILER_REPORT_MINUTES", 5.0, least=0.001),
         debug_mib=int(read_number(environ, "DLC_COMPILER_DEBUG_MB", 500, least=1)),
         mode=read_choice(environ, "DLC_COMPILER_MODE", MODES),

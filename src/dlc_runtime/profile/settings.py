@@ -33,7 +33,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """Read the settings; raise ValueError with the variable, what was expected and what was found."""
     return Settings(
         on=_switch(environ, SWITCH),
-        report=environ.get("DLC_PROFILE_REPORT") or _report(environ),
+        # The script may change its working directory.
+        report=os.path.abspath(environ.get("DLC_PROFILE_REPORT") or _report(environ)),
         steps=_number(environ, "DLC_PROFILE_STEPS", 200, least=1),
         skip=_number(environ, "DLC_PROFILE_SKIP", 3, least=0),
         rank=_first(environ, RANKS),

@@ -33,6 +33,10 @@ def test_settings_are_read_from_the_environment() -> None:
     assert settings.read_settings({}).dynamic is None
 
 
+def test_the_report_stays_where_it_was_asked_for_when_the_script_changes_its_folder() -> None:
+    assert settings.read_settings({"DLC_COMPILER_REPORT": "found"}).report == str(Path.cwd() / "found")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -162,6 +162,10 @@ def test_settings_of_the_launchers_variables() -> None:
     assert not read_settings({}).on
 
 
+def test_the_report_stays_where_it_was_asked_for_when_the_script_changes_its_folder() -> None:
+    assert read_settings({"DLC_PROFILE_REPORT": "found"}).report == str(Path.cwd() / "found")
+
+
 @pytest.mark.parametrize(
     ("variables", "folder"),
     [

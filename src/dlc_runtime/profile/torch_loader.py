@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+# Their imports take tenths of a second and more.
+COMPILERS = ("torch._dynamo.utils", "torch._inductor.codecache")
 FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 _file: meters.WorkerFile | None = None
 
@@ -66,9 +68,13 @@ class Torch(Framework):
         return None
 
     def compilations(self) -> int:
-        """Count what Dynamo and XLA have timed: it grows with every compilation, also of a backward."""
+        """Count what Dynamo and XLA have timed: it grows with every compilation, also of a backward.
+
+        Compilers that were imported count too: dlc's compiler imports them a step before it compiles.
+        """
         dynamo: Any = sys.modules.get("torch._dynamo.utils")
         timed = sum(map(len, list(getattr(dynamo, "compilation_time_metrics", {}).values())))
+        timed += sum(name in sys.modules for name in COMPILERS)
         xla: Any = sys.modules.get("torch_xla.debug.metrics")
         compiled = xla.metric_data("CompileTime") if xla is not None else None
         return timed + (int(compiled[0]) if compiled else 0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -11,6 +13,7 @@ from dlc_runtime import host
 from dlc_runtime.profile import resources
 from dlc_runtime.profile.meter import Clock, Meter, batch_bytes
 from dlc_runtime.profile.settings import read_settings
+from dlc_runtime.profile.torch_loader import TORCH
 
 
 class Time:
@@ -197,3 +200,11 @@ def test_the_containers_limit_is_read_in_both_versions(path: str, text: str, lim
     file.write_text(text)
     assert resources.container_limit(str(tmp_path)) == limit
     assert resources.container_limit(str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize("compiler", ["torch._dynamo.utils", "torch._inductor.codecache"])
+def test_a_step_that_imports_a_compiler_is_one_that_compiles(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, compiler, raising=False)
+    before = TORCH.compilations()
+    monkeypatch.setitem(sys.modules, compiler, ModuleType(compiler))
+    assert TORCH.compilations() != before

@@ -47,6 +47,8 @@ class Writer:
         self._written = 0.0
         self._compiled = 0
         self._failed = self._open = False
+        # Threads write too: now and then, and while something is compiled.
+        self._lock = threading.RLock()
 
     def open(self) -> None:
         """Have a report at the process's end, whether it has steps or not."""
@@ -78,8 +80,9 @@ class Writer:
     def write(self, state: str = RUNNING, with_page: bool = False) -> None:
         self._written = time.monotonic()
         try:
-            merge.write_rank(self._settings.report, self._as_json(state))
-            merge.merge_folder(self._settings.report, with_page)
+            with self._lock:
+                merge.write_rank(self._settings.report, self._as_json(state))
+                merge.merge_folder(self._settings.report, with_page)
         except Exception as fault:
             # A full disk must not end the training.
             if not self._failed:
@@ -104,7 +107,9 @@ class Writer:
             log(f"debug dumps are not complete: {fault}")
         if not self._failed and local_rank == 0:
             folder = self._settings.report
-            log(summary(merge.merge_folder(folder), os.path.join(folder, merge.MERGED)))
+            with self._lock:
+                report = merge.merge_folder(folder)
+            log(summary(report, os.path.join(folder, merge.MERGED)))
 
     def _as_json(self, state: str) -> dict[str, Any]:
         facts = self._facts()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from dlc_runtime.compiler.report.html_page import render_page
 from dlc_runtime.compiler.report.merge import merge_records, summary
 from dlc_runtime.compiler.report.record import Record, cause_of, lines_of
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
+from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import CompilerError
 
 
@@ -236,6 +239,29 @@ def test_a_report_that_is_broken_or_half_written_does_not_hide_the_others(tmp_pa
     found = merge.merge_folder(str(tmp_path))
     assert [rank["rank"] for rank in found["ranks"]] == [0]
     assert json.loads((tmp_path / "report.json").read_text()) == found
+
+
+def test_threads_that_write_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """One writes now and then, one while something is compiled, and the training itself."""
+    facts = {"framework": "torch", "device": "cpu"}
+    writer = Writer(settings.Settings(report=str(tmp_path)), Record(), StepTimes(), lambda: dict(facts))
+    writing = threading.Event()
+
+    def check(*_arguments: object) -> None:
+        together.append(writing.is_set())
+        writing.set()
+        time.sleep(0.05)
+        writing.clear()
+
+    together: list[bool] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "write_rank", check)
+        threads = [threading.Thread(target=writer.write) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert together == [False] * 3
 
 
 def test_merging_again_changes_nothing(tmp_path: Path) -> None:

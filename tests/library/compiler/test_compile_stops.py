@@ -99,3 +99,7 @@ def test_a_script_that_is_stopped_while_it_compiles_saves_and_leaves_no_process(
     finally:
         for number in processes(mark):
             os.kill(number, signal.SIGKILL)
+
+
+def test_while_a_stopped_script_saves_nothing_is_said_to_be_compiling(runner: Runner) -> None:
+    assert runner.run("saves_long.py", compiler="").results[0] == {"told": 0, "more": 0}

@@ -59,7 +59,9 @@ class Progress:
     def _end(self, *_arguments: Any) -> None:
         stopped = sys.exc_info()[1]
         if isinstance(stopped, (KeyboardInterrupt, SystemExit)):
+            # The script may save for minutes: that is no compiling.
             self._note_seconds()
+            self.end_step()
         else:
             self._record.compiling = []
 

@@ -113,6 +113,22 @@ def test_comparing_with_eager_leaves_no_trace(runner: Runner) -> None:
     assert counted.results[0]["calls"] == 30
 
 
+def test_nothing_that_a_module_keeps_from_step_to_step_is_changed_by_the_comparison(runner: Runner) -> None:
+    """In tuples, nested lists, objects of the script's, tensors and weights that the forward changes itself."""
+    eager = runner.run("keeps_state.py", compiler="")
+    run = runner.run("keeps_state.py", environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
+    same(run, eager)
+    assert way(run, "same")["compared"].startswith("as eager: outputs within 0")
+
+
+@pytest.mark.parametrize("where", ["dataclass", "attribute"])
+def test_a_loss_in_an_object_or_an_attribute_is_compared_with_eager(runner: Runner, where: str) -> None:
+    eager = runner.run("keeps_state.py", "wrong", where, compiler="")
+    run = runner.run("keeps_state.py", "wrong", where, environ=AUTO)
+    same(run, eager)
+    assert "it differs from eager by 0.25 in its outputs" in way(run, "wrong")["outcome"]
+
+
 def test_each_kind_of_repeated_block_is_compiled_once(runner: Runner) -> None:
     eager = runner.run(SCRIPT, "regional", "30", compiler="")
     run = runner.run(SCRIPT, "regional", "30", environ=AUTO)

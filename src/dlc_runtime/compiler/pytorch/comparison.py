@@ -1,19 +1,18 @@
 """Compares a way with eager on one batch, forward and backward, and leaves no trace of it in the training.
 
-The module's forward runs twice more for it, or four times if it draws random numbers. Random numbers, buffers such as
-running statistics, and numbers that a module keeps are as before; no gradient is left.
+The module's forward runs twice more for it, or four times if it draws random numbers. Random numbers, and what a module
+keeps from step to step, are as before; no gradient is left.
 """
 
 from __future__ import annotations
 
 import copy
-import random
-import sys
 import time
 
 import torch
 from torch.utils._pytree import tree_flatten
 
+from dlc_runtime.compiler.pytorch.module_state import ModuleState, RandomState
 from dlc_runtime.compiler.report.verdict import FEWEST_PAIRS, Pair, judge
 
 TYPE_CHECKING = False
@@ -26,7 +25,9 @@ TOLERANCES = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 1e-2, tor
 DRAWS = 3
 # Allowed beyond the draws: times their spread, and a share of the value.
 SPREAD, RANDOM_TOLERANCE = 10.0, 0.05
-PLAIN = (int, float, str, bool, type(None))
+# Of objects in objects that a forward returns.
+DEPTH = 3
+NOTHING_SEEN = "not compared with eager: it neither returns nor keeps a tensor"
 # What measuring TF32 may take.
 TF32_SECONDS = 1.0
 
@@ -38,9 +39,10 @@ class DifferentError(Exception):
 class PassResult:
     """Outputs of one forward, and the norm of each parameter's gradient."""
 
-    def __init__(self, run: Callable[[], Any], parameters: list[torch.Tensor]) -> None:
-        leaves, self.structure = tree_flatten(run())
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    def __init__(self, run: Callable[[], Any], module: torch.nn.Module, parameters: list[torch.Tensor]) -> None:
+        output = run()
+        self.structure = tree_flatten(output)[1]
+        tensors = find_tensors(output) or find_kept_results(module)
         self.outputs = [tensor.detach() for tensor in tensors]
         self.norms = gradient_norms(tensors, parameters)
         torch.clear_autocast_cache()
@@ -49,6 +51,23 @@ class PassResult:
         """Return norms of outputs and of all gradients together: they are alike in draws of other random numbers."""
         outputs = [output.float().norm() for output in self.outputs if output.is_floating_point()]
         return torch.stack([*(value.cpu() for value in outputs), self.norms.norm().cpu()])
+
+
+def find_tensors(tree: Any, depth: int = DEPTH) -> list[torch.Tensor]:
+    """Return the tensors of a call's output; also those in objects of the script's classes, such as a dataclass."""
+    found: list[torch.Tensor] = []
+    for leaf in tree_flatten(tree)[0]:
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif depth and hasattr(leaf, "__dict__") and not isinstance(leaf, (type, torch.nn.Module)):
+            found.extend(find_tensors(dict(vars(leaf)), depth - 1))
+    return found
+
+
+def find_kept_results(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Return results that the module keeps in attributes, such as its loss, in place of returning them."""
+    kept = (value for part in module.modules() for value in vars(part).values() if isinstance(value, torch.Tensor))
+    return [value for value in kept if value.grad_fn is not None]
 
 
 def find_gradients(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
@@ -75,78 +94,6 @@ def make_weights(root: torch.Tensor) -> torch.Tensor:
     return torch.linspace(0.5, 1.5, root.numel(), device=root.device).view(root.shape).to(root.dtype)
 
 
-class ModuleState:
-    """What a forward changes besides its outputs."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._random = RandomState(everything=True)
-        self._parts = [
-            (
-                part,
-                [(name, held, held.detach().clone()) for name, held in part._buffers.items() if held is not None],
-                {name: (value, copy_content(value)) for name, value in vars(part).items() if is_kept(name, value)},
-            )
-            for part in module.modules()
-        ]
-
-    def restore(self) -> None:
-        self._random.restore()
-        for part, buffers, kept in self._parts:
-            for name, held, value in buffers:
-                if not torch.equal(held, value):
-                    # A graph that still needs its backward does not count this as a change.
-                    held.data.copy_(value)
-                part._buffers[name] = held
-            held_now = vars(part)
-            for name, (value, content) in kept.items():
-                if held_now.get(name) is not value:
-                    held_now[name] = value
-                if isinstance(value, list):
-                    value[:] = content
-                elif isinstance(value, dict):
-                    value.clear()
-                    value.update(content)
-
-
-# Torch's own attributes of a module.
-ATTRIBUTES = frozenset(vars(torch.nn.Module()))
-
-
-def is_kept(name: str, value: Any) -> bool:
-    """Tell whether a module's attribute may be what its forward counts or keeps."""
-    kinds = (*PLAIN, list, dict)
-    return type(value) in kinds or (isinstance(value, torch.Tensor) and name not in ATTRIBUTES)
-
-
-def copy_content(value: Any) -> Any:
-    return copy.copy(value) if isinstance(value, (list, dict)) else None
-
-
-class RandomState:
-    """The state of torch's random numbers; `everything`: of Python's and numpy's too."""
-
-    def __init__(self, everything: bool = False) -> None:
-        self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
-        self._python = random.getstate() if everything else None
-        self._numpy = sys.modules["numpy.random"].get_state() if everything and "numpy.random" in sys.modules else None
-
-    def restore(self) -> None:
-        torch.set_rng_state(self._cpu)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state(self._cuda)
-        if self._python is not None:
-            random.setstate(self._python)
-        if self._numpy is not None:
-            sys.modules["numpy.random"].set_state(self._numpy)
-
-    def is_drawn_from(self) -> bool:
-        """Tell whether torch has drawn random numbers since."""
-        if not torch.equal(self._cpu, torch.get_rng_state()):
-            return True
-        return self._cuda is not None and not torch.equal(self._cuda, torch.cuda.get_rng_state())
-
-
 def compare_with_eager(module: torch.nn.Module, eager: Callable[[], Any], other: Callable[[], Any]) -> str:
     """Return what was compared, in words; raise DifferentError, or what `other` raises.
 
@@ -156,16 +103,18 @@ def compare_with_eager(module: torch.nn.Module, eager: Callable[[], Any], other:
     state = ModuleState(module)
     try:
         before = RandomState()
-        reference = PassResult(eager, parameters)
+        reference = PassResult(eager, module, parameters)
         draws = [reference.summary()] if before.is_drawn_from() else []
         while draws and len(draws) < DRAWS:
-            draws.append(PassResult(eager, parameters).summary())
+            draws.append(PassResult(eager, module, parameters).summary())
     except Exception as fault:
         state.restore()
         return f"not compared with eager ({type(fault).__name__}: {first_line(fault)})"
     state.restore()
+    if not reference.outputs:
+        return NOTHING_SEEN
     try:
-        found = PassResult(other, parameters)
+        found = PassResult(other, module, parameters)
     finally:
         state.restore()
     check_structure(reference, found)

@@ -15,12 +15,12 @@ import torch
 from dlc_runtime.compiler.pytorch import torch_facts
 from dlc_runtime.compiler.pytorch.comparison import (
     DifferentError,
-    RandomState,
     compare_with_eager,
     first_line,
     measure_tf32,
 )
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
+from dlc_runtime.compiler.pytorch.module_state import RandomState
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
 from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.source_locations import find_create_graph_around

@@ -121,8 +121,18 @@ def test_nothing_that_a_module_keeps_from_step_to_step_is_changed_by_the_compari
     assert way(run, "same")["compared"].startswith("as eager: outputs within 0")
 
 
-@pytest.mark.parametrize("where", ["dataclass", "attribute"])
-def test_a_loss_in_an_object_or_an_attribute_is_compared_with_eager(runner: Runner, where: str) -> None:
+@pytest.mark.parametrize("where", ["hook", "gradient-hook"])
+def test_hooks_of_the_script_do_not_see_the_comparison(runner: Runner, where: str) -> None:
+    eager = runner.run("keeps_state.py", "same", where, compiler="")
+    run = runner.run("keeps_state.py", "same", where, environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
+    same(run, eager)
+    assert run.results[0]["counted"] == eager.results[0]["counted"]
+    assert way(run, "same")["compared"].startswith("as eager: outputs within 0")
+    assert way(run, "same")["compared"].endswith("gradients were not compared") == (where == "gradient-hook")
+
+
+@pytest.mark.parametrize("where", ["dataclass", "attribute", "hook", "gradient-hook"])
+def test_a_loss_is_compared_with_eager_wherever_it_is_and_with_hooks(runner: Runner, where: str) -> None:
     eager = runner.run("keeps_state.py", "wrong", where, compiler="")
     run = runner.run("keeps_state.py", "wrong", where, environ=AUTO)
     same(run, eager)

@@ -48,6 +48,8 @@ class Dispatch:
     strict = False  # what fails ends the job
     # How often a step has ended.
     step = 0
+    # With eager; the script's hooks are not called meanwhile.
+    comparing = False
     # Why the way cannot be used; whoever chose it reads it after a step.
     failed = ""
     # Bytes of the device at the end of a forward, the most since it was set to 0.
@@ -144,11 +146,15 @@ class Dispatch:
     ) -> None:
         why_not = reason_not_compared(module)
         in_eager = lambda: run_eager(lambda: eager(*arguments, **named))  # noqa: E731
-        Dispatch.compared[way.name] = why_not or compare_with_eager(
-            module, in_eager, lambda: function(module, *arguments, **named)
-        )
-        if not why_not:
-            torch_facts.note_tf32(lambda: measure_tf32(module, in_eager))
+        Dispatch.comparing = True
+        try:
+            Dispatch.compared[way.name] = why_not or compare_with_eager(
+                module, in_eager, lambda: function(module, *arguments, **named)
+            )
+            if not why_not:
+                torch_facts.note_tf32(lambda: measure_tf32(module, in_eager))
+        finally:
+            Dispatch.comparing = False
         self._accepted.add(way.name)
 
     def _function(self, way: Way, module: torch.nn.Module) -> Callable[..., Any]:
@@ -255,11 +261,6 @@ def run_eager(run: Callable[[], Any]) -> Any:
 def reason_not_compared(module: torch.nn.Module) -> str:
     if is_sharded(module):
         return "not compared with eager: its parameters are sharded"
-    hooks = [
-        hook for part in module.modules() for hook in (*part._forward_pre_hooks.values(), *part._forward_hooks.values())
-    ]
-    if any(base.__name__ == "UncompiledHook" for hook in hooks for base in type(hook).__mro__):
-        return "not compared with eager: the script's hooks would see the batch twice"
     return ""
 
 

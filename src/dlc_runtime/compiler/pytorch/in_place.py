@@ -139,7 +139,7 @@ def make_uncompiled(hook: Callable[..., Any]) -> UncompiledHook:
     reason = f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
 
     def run(_outside: UncompiledHook, *arguments: Any, **named: Any) -> Any:
-        return hook(*arguments, **named)
+        return None if Dispatch.comparing else hook(*arguments, **named)
 
     try:
         call_outside = torch._dynamo.disable(run, reason=reason)

@@ -51,11 +51,17 @@ class KeepingNet(Net):
         if where == "dataclass":
             return Result(loss)
         self.loss = loss
-        return loss if where == "state" else None
+        return None if where == "attribute" else loss
 
 
 own_ways.use(way)
 model = KeepingNet()
+seen = []
+if "hook" in where:
+    model.body[1].register_forward_hook(lambda module, inputs, output: seen.append(1))
+if where == "gradient-hook":
+    model.body[1].register_full_backward_hook(lambda module, inputs, outputs: seen.append(2))
+    model.head.weight.register_hook(lambda gradient: seen.append(3))
 optimizer = torch.optim.SGD([value for value in model.parameters() if value.requires_grad], lr=1e-2)
 losses = []
 for x, y in data(30):
@@ -66,4 +72,4 @@ for x, y in data(30):
     loss.backward()
     optimizer.step()
     losses.append(loss.item())
-finish(losses, model, counted=[model.counter.count, model.counts["calls"], len(model.nested["calls"])])
+finish(losses, model, counted=[len(seen), model.counter.count, model.counts["calls"], len(model.nested["calls"])])

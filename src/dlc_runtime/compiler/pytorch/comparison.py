@@ -7,6 +7,7 @@ keeps from step to step, are as before; no gradient is left.
 from __future__ import annotations
 
 import copy
+import dis
 import time
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils._pytree import tree_flatten
 
 from dlc_runtime.compiler.pytorch.module_state import ModuleState, RandomState
 from dlc_runtime.compiler.report.verdict import FEWEST_PAIRS, Pair, judge
+from dlc_runtime.compiler.source_locations import is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -261,3 +263,14 @@ def is_of_compiled_code(fault: Exception) -> bool:
     while trace is not None and "_aot_autograd" not in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next
     return trace is not None
+
+
+def is_raised_by_script(fault: Exception) -> bool:
+    """Tell whether a `raise` of the script's is the cause: the forward has run up to there, and needs no repetition."""
+    trace = fault.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or fault.__cause__ or fault.__context__:
+        return False
+    code = trace.tb_frame.f_code
+    return is_user_code(code.co_filename) and code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]

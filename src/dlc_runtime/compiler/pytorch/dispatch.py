@@ -17,6 +17,7 @@ from dlc_runtime.compiler.pytorch.comparison import (
     DifferentError,
     compare_with_eager,
     first_line,
+    is_raised_by_script,
     measure_tf32,
 )
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
@@ -122,7 +123,7 @@ class Dispatch:
         except DifferentError as fault:
             reason = f"{self.name}: {fault}"
         except Exception as fault:
-            if Dispatch.strict:
+            if Dispatch.strict or is_raised_by_script(fault):
                 raise
             reason = f"{self.name}: {type(fault).__name__}: {first_line(fault)}"
         # Here the fault's frames hold no tensor any more.

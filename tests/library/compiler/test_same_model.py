@@ -29,6 +29,10 @@ def test_a_class_of_torch_itself_is_compiled(runner: Runner) -> None:
     assert functions(runner.both("sequential.py").report, "graphs") == {"Sequential"}
 
 
+def test_a_mask_that_numpy_changes_is_read_in_each_forward(runner: Runner) -> None:
+    assert functions(runner.both("mask_in_memory.py").report, "graphs") == {"Attention"}
+
+
 @pytest.mark.parametrize("every", ["1", "5"])
 def test_both_models_of_a_gan_are_compiled(runner: Runner, every: str) -> None:
     """The discriminator steps alone for several steps, or each time."""

@@ -301,6 +301,11 @@ def drop_mask(attention: Node, kind: str) -> None:
 _last: list[Any] = []
 
 
+def forget_mask() -> None:
+    """Read masks anew in each forward: `.data` and NumPy write into a mask and leave its version."""
+    _last.clear()
+
+
 def has_kind(mask: torch.Tensor, kind: str) -> bool:
     """Call `compute_kind` once for a tensor that nobody has changed since."""
     if mask.is_inference():  # has no version

@@ -12,7 +12,7 @@ import zlib
 
 import torch
 
-from dlc_runtime.compiler.pytorch import torch_facts
+from dlc_runtime.compiler.pytorch import attention, torch_facts
 from dlc_runtime.compiler.pytorch.comparison import (
     DifferentError,
     compare_with_eager,
@@ -111,6 +111,7 @@ class Dispatch:
     ) -> Any:
         """Run compiled code, or eager in its place if it fails or computes something else."""
         state = RandomState()
+        attention.forget_mask()
         try:
             function = self._function(way, module)
             if way.reuses_memory and self._looked_at != Dispatch.step:

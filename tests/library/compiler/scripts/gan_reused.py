@@ -1,0 +1,30 @@
+"""A GAN whose generator's outputs live on while the discriminator steps, as in PyTorch's example of a DCGAN.
+
+The way writes over memory of the step before.
+"""
+
+import own_ways
+import torch
+from gan import Discriminator, Generator
+from small_training import data, finish
+from torch import nn
+
+own_ways.use("reusing", at_once=True)
+torch.manual_seed(5)
+g, d = Generator(), Discriminator()
+g_steps, d_steps = torch.optim.SGD(g.parameters(), lr=0.05), torch.optim.SGD(d.parameters(), lr=0.05)
+loss_of = nn.BCEWithLogitsLoss()
+ones, zeros = torch.ones(4, 1), torch.zeros(4, 1)
+losses = []
+for real, noise in data(14, targets=8):
+    d.zero_grad()
+    loss_of(d(real), ones).backward()
+    made = g(noise)
+    loss_of(d(made.detach()), zeros).backward()
+    d_steps.step()
+    g.zero_grad()
+    loss = loss_of(d(made), ones)
+    loss.backward()
+    g_steps.step()
+    losses.append(loss.item())
+finish(losses, g, d)

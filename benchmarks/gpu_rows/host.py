@@ -18,7 +18,7 @@ from compiling import runs
 PACKAGES = ("transformers", "accelerate", "pytest", "grpc", "grpc_health")
 SMI = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 ASK = """
-import importlib.metadata, json, platform, sys, torch
+import importlib.metadata, json, os, platform, sys, sysconfig, torch
 from importlib.util import find_spec
 on_gpu = torch.cuda.is_available()
 names = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking"}
@@ -34,6 +34,7 @@ print(json.dumps({
     "gpu": torch.cuda.get_device_name() if on_gpu else "",
     "capability": list(torch.cuda.get_device_capability()) if on_gpu else [],
     "memory_gb": round(torch.cuda.get_device_properties(0).total_memory / 1e9, 1) if on_gpu else 0,
+    "headers": os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")),
 }))
 """
 
@@ -64,10 +65,11 @@ def prepare(python: str, carried: Path | None, folder: Path, rehearse: bool) -> 
     argv = [str(environment), "-c", ASK, *PACKAGES]
     asked = subprocess.run(argv, capture_output=True, text=True, check=False, env=runs.clean({}))
     if asked.returncode:
-        raise ValueError(f"{python} cannot import torch: {asked.stderr.strip().splitlines()[-1]}")
+        why = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
+        raise ValueError(f"{python} cannot import torch: {why[-1]}")
     facts = json.loads(asked.stdout.splitlines()[-1])
     facts |= {"host_python": python, "date": time.strftime("%Y-%m-%d %H:%M"), "cores": len(os.sched_getaffinity(0))}
-    facts |= {"card": card(), "notes": notes()}
+    facts |= {"card": card(), "notes": [*notes(), *compiling_notes(facts["headers"])]}
     return Host(environment, folder, rehearse, facts)
 
 
@@ -91,10 +93,20 @@ def notes() -> list[str]:
     return []
 
 
+def compiling_notes(headers: bool) -> list[str]:
+    """Return what Triton lacks to start kernels: without it every training stays eager."""
+    found = []
+    if not any(map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))):
+        found.append("no C compiler, so nothing can be compiled for a GPU: install gcc, or name one with CC")
+    if not headers:
+        found.append("no Python.h, so nothing can be compiled for a GPU: install python3-dev")
+    return found
+
+
 def unpack(carried: Path, python: Path) -> None:
     """Unpack the wheels of a folder into the environment, but those of packages that the host has.
 
-    Raises ValueError for a folder without wheels.
+    Raises ValueError for a folder without wheels, or with some for another Python.
     """
     wheels = sorted(carried.glob("*.whl"))
     if not wheels:
@@ -104,12 +116,22 @@ def unpack(carried: Path, python: Path) -> None:
         "import importlib.metadata as m, json, re, sys\n"
         "plain = lambda name: re.sub('[-_.]+', '_', name).lower()\n"
         "has = {plain(d.metadata['Name']) for d in m.distributions() if d.metadata['Name']}\n"
-        "print(json.dumps([n for n in sys.argv[1:] if plain(n) in has]))"
+        "present = [n for n in sys.argv[1:] if plain(n) in has]\n"
+        "print(json.dumps([present, 'cp%d%d' % sys.version_info[:2]]))"
     )
     asked = subprocess.run([str(python), "-c", ask, *names], capture_output=True, text=True, check=True)
-    present = json.loads(asked.stdout)
+    present, version = json.loads(asked.stdout)
+    lacking = [wheel for name, wheel in zip(names, wheels, strict=True) if name not in present]
+    others = [wheel.name for wheel in lacking if is_for_another(wheel, version)]
+    if others:
+        raise ValueError(f"{carried}: {', '.join(others)}: not for {version}; --carry takes --for-python")
     site = next(python.parents[1].glob("lib/python*/site-packages"))
-    for name, wheel in zip(names, wheels, strict=True):
-        if name not in present:
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(site)
+    for wheel in lacking:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+
+
+def is_for_another(wheel: Path, version: str) -> bool:
+    """Return whether a wheel's compiled code is of one Python, and not of this one such as cp312."""
+    python, abi = wheel.stem.split("-")[-3:-1]
+    return abi not in ("none", "abi3") and version not in python.split(".")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -66,11 +67,16 @@ def training(host: Host, place: Path, model: str, dtype: str, way: str, steps: i
     return Command(f"{model} {dtype} {way}", [*argv, "--out", str(place / "out.json")], environ, place / "log")
 
 
-def environment(place: Path, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a row's process: its reports and temporary files are below `place`."""
+def environment(place: Path, more: Mapping[str, str], every_gpu: bool = False) -> dict[str, str]:
+    """Return the environment of a row's process: its reports and temporary files are below `place`.
+
+    It sees one GPU: with several a Trainer without ranks trains by DataParallel, of which nothing is compiled.
+    """
     own = place / "tmp"
     own.mkdir(parents=True, exist_ok=True)
-    return runs.clean({"TMPDIR": str(own), "DLC_COMPILER_REPORT": str(place / "report"), **more})
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+    gpu = {} if every_gpu else {"CUDA_VISIBLE_DEVICES": first}
+    return runs.clean({"TMPDIR": str(own), "DLC_COMPILER_REPORT": str(place / "report"), **gpu, **more})
 
 
 def speed(seconds: Sequence[float], of: Callable[[Sequence[float]], float]) -> dict[str, Any]:
@@ -166,7 +172,7 @@ def suite(host: Host, bound: float) -> dict[str, Any]:
     place = host.folder / "suite"
     argv = [str(host.python), "-m", "pytest", str(ROOT / "tests/gpu"), "--in-place", "--quiet"]
     argv.append(f"--junitxml={place / 'tests.xml'}")
-    environ = environment(place, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    environ = environment(place, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, every_gpu=True)
     run([Command("tests/gpu", argv, environ, place / "log")], bound)
     cases = list(ElementTree.parse(place / "tests.xml").iter("testcase"))
     skipped = [case.find("skipped") for case in cases]

@@ -168,6 +168,35 @@ def test_carried_packages_are_used_only_where_the_host_has_none(tmp_path: Path) 
     assert subprocess.check_output([str(python), "-c", ask], text=True) == "3.0 of the host\n"
 
 
+def test_wheels_of_another_python_are_refused_before_any_row(tmp_path: Path) -> None:
+    host = module("gpu_rows.host")
+    for tags in ("cp39-abi3-manylinux_2_28_x86_64", "py2.py3-none-any", "cp31-cp31-manylinux_2_28_x86_64"):
+        (tmp_path / f"dlc_{tags[:4]}-1.0-{tags}.whl").touch()
+    with pytest.raises(ValueError, match=r"dlc_cp31-1\.0-cp31-cp31-manylinux_2_28_x86_64\.whl: not for cp3"):
+        host.unpack(tmp_path, Path(sys.executable))
+
+
+def test_the_report_notes_what_nothing_can_be_compiled_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = module("gpu_rows.host").compiling_notes
+    monkeypatch.setenv("CC", sys.executable)
+    assert notes(True) == []
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert [note.partition(",")[0] for note in notes(False)] == ["no C compiler", "no Python.h"]
+
+
+@pytest.mark.parametrize(("listed", "first"), [(None, "0"), ("3,1", "3"), ("", "")])
+def test_a_row_sees_one_gpu_and_the_suite_sees_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str | None, first: str
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    environment = module("gpu_rows.measures").environment
+    assert environment(tmp_path, {})["CUDA_VISIBLE_DEVICES"] == first
+    assert environment(tmp_path, {}, every_gpu=True).get("CUDA_VISIBLE_DEVICES") == listed
+
+
 def command(*arguments: str, packages: str = "") -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, str(BENCHMARKS / "gpu_host.py"), *arguments]
     environ = {**os.environ, "PYTHONPATH": packages}

@@ -193,6 +193,13 @@ def test_what_scripts_keep_does_not_change_under_them(runner: Runner) -> None:
     assert run.report["steps"]["after"]["steps"] >= 16 * 5
 
 
+def test_a_step_between_a_forward_and_its_backward_leaves_the_memory_that_it_needs(runner: Runner) -> None:
+    """The discriminator of a GAN steps while the outputs of the generator wait for their backward."""
+    run = runner.both("gan_reused.py", weights=1e-6)
+    assert run.report["fallbacks"] == []
+    assert len(run.report["modules"]) == 2
+
+
 def test_a_way_that_reuses_memory_is_refused_where_a_hook_sees_gradients_in_it(runner: Runner) -> None:
     run = runner.both("keeps_outputs.py", "parameter-hook", weights=1e-6)
     assert "Net: a hook of head.weight may keep a gradient, and the next step would write over it" in run.log

@@ -6,6 +6,7 @@ import functools
 import inspect
 import time
 import types
+import weakref
 
 import torch
 from torch.optim import SGD, Adam, AdamW
@@ -33,7 +34,7 @@ from dlc_runtime.compiler.source_locations import is_user_code, location_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Callable
+    from typing import Any, Callable, ClassVar
 
     from dlc_runtime.compiler.pytorch.ways import Way
     from dlc_runtime.compiler.settings import Settings
@@ -90,11 +91,36 @@ class CopyingBackend(UnmaskedBackend):
 
         def run(*inputs: Any) -> list[Any]:
             return [
-                output.clone() if isinstance(output, torch.Tensor) else output
+                LeavingOutput.apply(output) if isinstance(output, torch.Tensor) else output
                 for output in compiled(*map(with_own_gradient, inputs))
             ]
 
         return run
+
+
+class Waiting:
+    """Lives as long as the backward of an output is possible."""
+
+
+class LeavingOutput(torch.autograd.Function):  # type: ignore[misc] # torch is not there to be looked at
+    """Copies a graph's output. While its backward is to come, no step may give away what that needs.
+
+    A GAN's discriminator steps between the generator's forward and its backward.
+    """
+
+    waiting: ClassVar[weakref.WeakSet[Waiting]] = weakref.WeakSet()
+
+    @staticmethod
+    def forward(context: Any, value: torch.Tensor) -> torch.Tensor:
+        if any(context.needs_input_grad):
+            context.waiting = Waiting()
+            LeavingOutput.waiting.add(context.waiting)
+        return value.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        LeavingOutput.waiting.discard(context.waiting)
+        return gradient
 
 
 class OwnGradient(torch.autograd.Function):  # type: ignore[misc] # torch is not there to be looked at

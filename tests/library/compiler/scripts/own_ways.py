@@ -74,8 +74,12 @@ def same(graph, _inputs):
     return graph
 
 
+# Of all graphs: what they returned.
+MEMORIES = []
+
+
 def reusing(graph, inputs):
-    """As CUDA graphs do: with each step begins all memory that was returned before is written over."""
+    """As CUDA graphs do, which have one memory: with each step begins all that was returned before is written over."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
@@ -85,22 +89,39 @@ def reusing(graph, inputs):
     )(graph, inputs)
 
 
-def into_one_memory(graph):
-    from dlc_runtime.compiler.pytorch.dispatch import Dispatch
+class Memory:
+    """What a graph returned in a step, by its calls."""
 
-    memory, seen = [], {"step": -1, "call": 0}
+    marked = False
+
+    def __init__(self):
+        self.tensors, self.calls = [], 0
+        MEMORIES.append(self)
+
+    @classmethod
+    def mark(cls):
+        cls.marked = True
+
+    @classmethod
+    def begin_step(cls):
+        cls.marked = False
+        for memory in MEMORIES:
+            memory.calls = 0
+            for tensor in (tensor for value in memory.tensors for tensor in value):
+                tensor.fill_(float("nan"))
+
+
+def into_one_memory(graph):
+    memory = Memory()
 
     def run(*arguments):
-        if seen["step"] != Dispatch.step:
-            seen.update(step=Dispatch.step, call=0)
-            for value in memory:
-                for tensor in value:
-                    tensor.fill_(float("nan"))
+        if Memory.marked:
+            Memory.begin_step()
         outputs = graph(*arguments)
-        if seen["call"] == len(memory):
-            memory.append([value.clone() for value in outputs if is_number(value)])
-        held = iter(memory[seen["call"]])
-        seen["call"] += 1
+        if memory.calls == len(memory.tensors):
+            memory.tensors.append([value.clone() for value in outputs if is_number(value)])
+        held = iter(memory.tensors[memory.calls])
+        memory.calls += 1
         return [next(held).copy_(value).detach() if is_number(value) else value for value in outputs]
 
     return run
@@ -117,6 +138,7 @@ def use(name, at_once=False, wait=0):
     from dlc_runtime.compiler.pytorch import in_place, session, turns, ways
 
     session.time = turns.time = in_place.time = clock
+    torch.compiler.cudagraph_mark_step_begin = Memory.mark
     backends = {"slow": slow, "wrong": wrong, "failing": failing, "same": same, "reusing": reusing, "regional": same}
     backends.update({f"backward-{number}": functools.partial(backward_failing, number) for number in (1, 2)})
     own = ways.Way(name, {"backend": backends[name]}, name == "regional", name == "reusing")

@@ -14,8 +14,9 @@ SOURCES = Path(__file__).parents[2] / "src"
 CASES = (
     "sum_of_losses", "losses_in_a_list", "logits_in_a_list", "large_logits_in_a_list", "accumulated_gradients",
     "gradients_set_to_zero_in_place", "gradients_read_after_another_forward",
-    "mean_of_the_weights", "second_forward", "evaluation_between", "generated", "gradients_in_a_list",
-    "gradients_by_a_function", "gradients_of_the_input", "attributes", "hooks", "hook_of_a_parameter",
+    "mean_of_the_weights", "second_forward", "steps_of_another_model_between", "evaluation_between", "generated",
+    "gradients_in_a_list", "gradients_by_a_function", "gradients_of_the_input", "attributes", "hooks",
+    "hook_of_a_parameter",
 )  # fmt: skip
 
 

@@ -222,6 +222,16 @@ def second_forward():
     return training.ended()
 
 
+def steps_of_another_model_between():
+    """As in a GAN: it steps while outputs of the first one wait for their backward."""
+    training, other = Training(), Training()
+    for batch in training.batches:
+        made = training.model(batch).repeat(1, WIDTH // CLASSES)
+        other.step(other.loss(other.model(made.detach())))
+        training.step(other.loss(other.model(made)))
+    return training.ended() + other.ended()
+
+
 def evaluation_between():
     training, kept = Training(), []
     for batch in training.batches:
@@ -251,8 +261,8 @@ def generated():
 CASES = (
     sum_of_losses, losses_in_a_list, logits_in_a_list, large_logits_in_a_list, accumulated_gradients,
     gradients_set_to_zero_in_place, gradients_read_after_another_forward,
-    mean_of_the_weights, second_forward, evaluation_between, generated, gradients_in_a_list, gradients_by_a_function,
-    gradients_of_the_input, attributes, hooks,
+    mean_of_the_weights, second_forward, steps_of_another_model_between, evaluation_between, generated,
+    gradients_in_a_list, gradients_by_a_function, gradients_of_the_input, attributes, hooks,
     hook_of_a_parameter,  # the last one
 )  # fmt: skip
 

@@ -29,6 +29,10 @@ def test_a_class_of_torch_itself_is_compiled(runner: Runner) -> None:
     assert functions(runner.both("sequential.py").report, "graphs") == {"Sequential"}
 
 
+def test_a_mask_into_which_an_operation_of_the_script_writes_stays(runner: Runner) -> None:
+    assert functions(runner.both("mask_written.py").report, "graphs") == {"Attention"}
+
+
 def test_a_mask_that_numpy_changes_is_read_in_each_forward(runner: Runner) -> None:
     assert functions(runner.both("mask_in_memory.py").report, "graphs") == {"Attention"}
 

@@ -45,7 +45,7 @@ PURE = frozenset((
 ))  # fmt: skip
 WRITES = frozenset((
     "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow", "irshift", "isub", "itruediv",
-    "ixor", "setitem",
+    "ixor", "setitem", "triton_kernel_wrapper_mutation",
 ))  # fmt: skip
 NOT_WRITES = frozenset(("and_", "or_", "not_", "is_"))  # of the module `operator`
 
@@ -252,7 +252,10 @@ def written_storages(nodes: Iterable[Node]) -> set[Any]:
 def is_in_place(node: Node) -> bool:
     name = operation_name(node)
     in_place = name in WRITES or (name.endswith("_") and not name.endswith("__") and name not in NOT_WRITES)
-    mutable = getattr(getattr(node.target, "_schema", None), "is_mutable", False)
+    # A script calls an operation by its packet, which has no schema of its own.
+    overloads = node.target.overloads() if isinstance(node.target, torch._ops.OpOverloadPacket) else []
+    kinds = [node.target, *(getattr(node.target, name) for name in overloads)]
+    mutable = any(getattr(getattr(kind, "_schema", None), "is_mutable", False) for kind in kinds)
     calls = node.op in ("call_function", "call_method")
     return calls and bool(in_place or mutable or node.kwargs.get("inplace") or "out" in node.kwargs)
 

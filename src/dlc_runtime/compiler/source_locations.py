@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__), "/dlc_runtime/", "<frozen")
+# The only library's functions that differentiate a model twice: a compiled one would be refused, or be zero there.
+DERIVATIVES = os.path.join("torch", "autograd", "functional.py")
 CREATE_GRAPH = re.compile(r"[^#\n]*create_graph\s*=\s*True")
 
 
@@ -44,7 +46,7 @@ def location_of(function: Any) -> tuple[str, int]:
 
 
 def find_create_graph_around(thread: int = 0) -> str:
-    """Return file and line of create_graph=True in the nearest function that runs, "" if none of the user's has it.
+    """Return file and line of create_graph=True in the nearest function that runs, "" if none has it.
 
     What is called there may be differentiated twice, now or in a later step. `thread`: another one than this.
     """
@@ -59,16 +61,31 @@ def find_create_graph_around(thread: int = 0) -> str:
 
 # Lines that have run: it is known which modules they differentiate.
 seen_create_graph: set[str] = set()
+
+
+def note_create_graph(place: str) -> None:
+    """Note that a line has run; a library's can differentiate other modules later."""
+    if is_user_code(place):
+        seen_create_graph.add(place)
+
+
 # Key: id of a code, which this keeps alive: hashing a code takes long.
 _create_graph: dict[int, tuple[CodeType, str]] = {}
 
 
 def find_create_graph_in(code: CodeType) -> str:
-    """Return file and line of create_graph=True in a function of the user's, without those defined in it."""
+    """Return file and line of create_graph=True in a function of the user's, or one of torch.autograd.functional.
+
+    Without those defined in it.
+    """
     known = _create_graph.get(id(code))
     if known is None:
-        known = _create_graph[id(code)] = code, search_create_graph(code) if is_user_code(code.co_filename) else ""
+        known = _create_graph[id(code)] = code, search_create_graph(code) if may_differentiate(code) else ""
     return known[1]
+
+
+def may_differentiate(code: CodeType) -> bool:
+    return is_user_code(code.co_filename) or code.co_filename.endswith(DERIVATIVES)
 
 
 def search_create_graph(code: CodeType) -> str:

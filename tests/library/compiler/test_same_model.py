@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from torch_runs import SCRIPTS, Runner, functions
+from torch_runs import SCRIPTS, Runner, functions, numbers
 
 SGD = 1e-5
 
@@ -63,6 +63,17 @@ def test_a_function_that_calls_a_model_and_differentiates_it_twice_calls_it_eage
     report = runner.both("create_graph.py", "model", first, weights=SGD).report
     assert report["fallbacks"] == []
     assert [entry["module"] for entry in report["modules"]] == ([] if first == "0" else ["Net"])
+
+
+def test_derivatives_by_functions_of_torch_are_those_of_eager(runner: Runner) -> None:
+    """Compiled code has no second derivative, which `hessian` takes for zero, and no forward one."""
+    eager, compiled = runner.run("derivatives.py", compiler=""), runner.run("derivatives.py")
+    expected, found = (run.results[0]["derivatives"] for run in (eager, compiled))
+    assert list(expected) == list(found)
+    for name, values in expected.items():
+        assert numbers(found[name]) == pytest.approx(numbers(values), rel=1e-3, abs=1e-5), name
+    assert functions(compiled.report, "graphs") == {"Net"}
+    assert compiled.report["warnings"] == compiled.report["eager"] == []
 
 
 @pytest.mark.parametrize("first", ["0", "9"])

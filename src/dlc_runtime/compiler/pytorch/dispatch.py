@@ -247,6 +247,7 @@ def must_be_eager() -> bool:
         or torch._C._get_tracing_state() is not None
         or is_symbolic_tracing()
         or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0  # compiled code has no forward derivative
         or find_create_graph_around() != ""
     )
 

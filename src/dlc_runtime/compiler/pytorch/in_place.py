@@ -222,6 +222,11 @@ def watch_backward() -> None:
         return tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in found)
 
     torch.autograd.backward, torch.autograd.grad = backward, grad
+    # torch.jit.script knows both by identity, and would read the code of another function.
+    scripted = torch.jit._builtins._get_builtin_table()
+    for ours, own in ((backward, original), (grad, find)):
+        if id(own) in scripted:
+            scripted[id(ours)] = scripted[id(own)]
 
 
 def note_failed_backward(fault: Exception) -> None:

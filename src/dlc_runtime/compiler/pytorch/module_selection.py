@@ -18,6 +18,7 @@ from dlc_runtime.compiler.source_locations import (
     find_create_graph_in,
     is_user_code,
     location_of,
+    note_create_graph,
     seen_create_graph,
 )
 
@@ -249,7 +250,7 @@ class RootModule:
         if torch.is_grad_enabled():
             self.twice = True
             # The backward may run in a thread of its own.
-            seen_create_graph.add(find_create_graph_around(self.thread))
+            note_create_graph(find_create_graph_around(self.thread))
 
 
 class Watch:

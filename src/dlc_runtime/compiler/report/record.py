@@ -247,6 +247,7 @@ GUARDS = (
     guard("type", r"___check_type_id\((?P<what>.+?), ", "{what} is of another class than when it was compiled", TYPE),
     guard("object", r"___check_obj_id\((?P<what>.+?), ", "{what} is another object than when it was compiled", OTHER),
     guard("object", NAME + r" is (?!not )\S+$", "{what} is another object than when it was compiled", OTHER),
+    guard("object", r"invalidated because (?P<what>.+?) got deallocated", "{what} of that time is gone", OTHER),
     guard("collection", r"^not " + NAME + "$", "{what} was empty when it was compiled, and is not", GROWING),
 )
 # Dynamo's words for the parts of a module.

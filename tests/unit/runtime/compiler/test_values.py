@@ -129,6 +129,11 @@ def test_a_budget_is_seconds_a_share_of_the_job_or_both(text: str, seconds: floa
         ("0/0: ___check_type_id(x, 1), type=<class 'int'>", "type", "x is of another class than when it was compiled"),
         ("0/0: ___check_obj_id(x.y, 1)", "object", "x.y is another object than when it was compiled"),
         ("0/0: ___dict_contains('a', x)", "keys", "x has other keys than it was compiled with"),
+        (
+            "2/1: Cache line invalidated because ___stack0 got deallocated",
+            "object",
+            "an intermediate value of that time is gone",
+        ),
         ("0/0: something(else)", "other", "this does not hold any more: something(else)"),
     ],
 )

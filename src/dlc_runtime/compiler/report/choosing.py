@@ -34,11 +34,26 @@ DRIFT = 1.25
 DRIFTS = 2
 
 
+class Spent:
+    """Seconds that all choices of a job have cost beyond what the best ways would have taken."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
 class Choosing:
-    """The choice of one job. `kept`: the way that a job before chose, or "", and the words for it."""
+    """The choice of one job. `kept`: the way that a job before chose, or "", and the words for it.
+
+    `spent`: of a job that makes several choices, which have one budget.
+    """
 
     def __init__(
-        self, candidates: Sequence[str], budget: tuple[float, float], eager_steps: int, kept: tuple[str, str] = ("", "")
+        self,
+        candidates: Sequence[str],
+        budget: tuple[float, float],
+        eager_steps: int,
+        kept: tuple[str, str] = ("", ""),
+        spent: Spent | None = None,
     ) -> None:
         self.budget = Budget(*budget)
         self.candidates = {way: Candidate(way) for way in (EAGER, *candidates)}
@@ -50,6 +65,7 @@ class Choosing:
         self.reason = ""  # of the decision, in words
         # Seconds beyond what the best way so far would have taken.
         self.spent = 0.0
+        self._all = spent if spent is not None else Spent()
         self.elapsed = 0.0
         # Lines for the log; whoever says them takes them out.
         self.news: list[str] = []
@@ -69,7 +85,7 @@ class Choosing:
             "from_step": self.decided_at + 1 if self.decided_at else None,
             "words": self.words(),
             "kept": self._kept[0] == self.way and bool(self.decided_at),
-            "spent_seconds": round(self.spent, 3),
+            "spent_seconds": round(self._all.seconds, 3),
             "allowed_seconds": round(self.budget.limit(self.elapsed), 3),
             "candidates": [candidate.as_json() for candidate in self.candidates.values()],
         }
@@ -126,7 +142,7 @@ class Choosing:
 
     def _may_choose(self) -> bool:
         waiting = any(candidate.is_waiting for candidate in self.candidates.values())
-        return waiting and self.budget.allows(self.spent, self.elapsed)
+        return waiting and self._budget_allows()
 
     def _take_kept(self) -> None:
         self.way, self.reason = self._kept
@@ -139,7 +155,7 @@ class Choosing:
         for candidate in self.candidates.values():
             if not candidate.is_waiting:
                 continue
-            if self.budget.allows(self.spent, self.elapsed):
+            if self._budget_allows():
                 self.trying = candidate.way
                 yield from self._try(candidate)
                 self.trying = ""
@@ -167,7 +183,7 @@ class Choosing:
             return
         pairs: list[Pair] = []
         # Each candidate is let be measured once; what is measured again takes what is left of the budget.
-        thrown, spent_before = 0, 0.0 if candidate.was_measured else self.spent
+        thrown, is_first, spent_before = 0, not candidate.was_measured, self.spent
         candidate.was_measured = True
         while len(pairs) < MOST_PAIRS and thrown < MOST_THROWN:
             pair = yield from self._pair(self.way, candidate, other_first=len(pairs) % 2 == 0)
@@ -183,7 +199,7 @@ class Choosing:
             candidate.verdict = judge(pairs)
             if len(pairs) >= FEWEST_PAIRS and len(pairs) % LOOK_EVERY == 0 and candidate.verdict.is_sure:
                 break
-            if not self.budget.allows(self.spent - spent_before, self.elapsed):
+            if not self.budget.allows(self.spent - spent_before if is_first else self._all.seconds, self.elapsed):
                 break
         self._end_trial(candidate)
 
@@ -211,7 +227,7 @@ class Choosing:
                 candidate.thrown = 0
                 return True
             candidate.thrown += 1
-            if candidate.thrown >= PATIENCE and not self.budget.allows(self.spent, self.elapsed):
+            if candidate.thrown >= PATIENCE and not self._budget_allows():
                 candidate.outcome, candidate.is_due = f"left: still compiling, {self._used_up()}", True
                 return False
         candidate.refused = f"compiled again in each of {MOST_THROWN} steps"
@@ -238,8 +254,13 @@ class Choosing:
         self._last_way, self._step, self.elapsed = way, result.step, result.elapsed
         best = self.candidates[self.way].seconds
         if way != self.way and best is not None:
-            self.spent += max(0.0, result.took - best * (skipped + steps))
+            lost = max(0.0, result.took - best * (skipped + steps))
+            self.spent += lost
+            self._all.seconds += lost
         return result
+
+    def _budget_allows(self) -> bool:
+        return self.budget.allows(self._all.seconds, self.elapsed)
 
     def _used_up(self) -> str:
         return f"choosing may take {self.budget.limit(self.elapsed):.0f} s (DLC_COMPILER_BUDGET)"
@@ -266,7 +287,7 @@ class Choosing:
                 yield from self._check(self.candidates[way])
             if self.way != way:
                 reference, changed, stays = None, 0, 0
-            elif max(abs(changed), stays) >= self._drifts and self.budget.allows(self.spent, self.elapsed):
+            elif max(abs(changed), stays) >= self._drifts and self._budget_allows():
                 self._call_others()
                 new_shapes = stays >= self._drifts
                 what = "the data have other shapes" if new_shapes else f"{way} steps changed their speed for good"

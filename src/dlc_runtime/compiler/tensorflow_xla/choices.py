@@ -17,6 +17,7 @@ from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report.candidates import EAGER, Budget
+from dlc_runtime.compiler.report.choosing import Spent
 from dlc_runtime.compiler.tensorflow_xla import tf_internals
 from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.turns import Turns
@@ -42,6 +43,8 @@ class Choices:
         self._settings, self._record, self._folder, self._written = settings, record, folder, written
         self._began = time.perf_counter()
         self._topics: Counter[str] = Counter()
+        # A job may train many models, one after another.
+        self._spent = Spent()
 
     @functools.cached_property
     def _peers(self) -> tf_internals.Peers:
@@ -68,7 +71,8 @@ class Choices:
             trained.facts = facts_of(trained, fingerprint())
         kept = cache.read_decision(self._folder, trained.facts) if trained.facts else ("", "")
         budget = Budget(*self._settings.budget)
-        turns = Turns(trained.ways, budget, self._settings.eager_steps, kept, self._share(trained.name))
+        share = self._share(trained.name)
+        turns = Turns(trained.ways, budget, self._settings.eager_steps, kept, share, self._spent)
         trained.begin(CHOOSING, turns)
         self._record.choosing = self._record.choosing or turns.choosing
         # Functions of one name may be made without an end.

@@ -138,7 +138,9 @@ class TrainFunction:
         elif route.left:
             session.leave(self.trained, route.left, route.remedy, route.wanted)
         elif self.trained.phase in (OWN, LEFT):
+            # Its first steps are measured again, and its ways after them.
             self.trained.begin(BASELINE)
+            self.trained.calls = 0
         if not route.jit:
             self.trained.ways = (CLUSTERS,)
         elif self.trained.phase == BASELINE:

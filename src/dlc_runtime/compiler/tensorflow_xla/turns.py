@@ -6,7 +6,7 @@ import json
 from statistics import median
 
 from dlc_runtime.compiler.report.candidates import EAGER, Budget, Result, slowest
-from dlc_runtime.compiler.report.choosing import Choosing
+from dlc_runtime.compiler.report.choosing import Choosing, Spent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Turns:
 
     `ways`: those to try, in this order. `kept`: the way that a job before took and the words for it. `share`: if
     several processes train one model; all run the same way at the same step, by what the slowest of them measured.
+    `spent`: what the functions of the job have spent of their budget, which is one.
     """
 
     def __init__(
@@ -37,8 +38,9 @@ class Turns:
         eager_steps: int,
         kept: tuple[str, str] = ("", ""),
         share: Share | None = None,
+        spent: Spent | None = None,
     ) -> None:
-        self.choosing = Choosing(ways, budget, eager_steps, kept)
+        self.choosing = Choosing(ways, budget, eager_steps, kept, spent)
         self._share = share
         self._begin_block()
 

@@ -35,6 +35,14 @@ def test_a_function_that_xla_makes_slower_goes_back_and_the_next_job_does_not_tr
     assert again.report["graphs"] == again.report["modules"] == []
 
 
+def test_a_model_that_said_no_to_xla_and_is_compiled_anew_without_that_chooses(tensorflow_runner: Runner) -> None:
+    if "keras" not in tensorflow_runner.python.has:
+        pytest.skip("keras is not installed")
+    run = tensorflow_runner.run("turns.py", "anew", "with", environ=AUTO)
+    assert [way["way"] for way in run.report["ways"]] == ["eager", "jit_compile", "auto-clustering"]
+    assert run.report["choosing"]["way"] == "eager"
+
+
 def test_a_function_that_xla_makes_faster_is_taken_at_once_by_the_next_job(
     tensorflow_runner: Runner, tmp_path: Path
 ) -> None:

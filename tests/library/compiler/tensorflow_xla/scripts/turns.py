@@ -1,4 +1,4 @@
-"""Steps that take longer with XLA, or without it; argv: `loop`, `fit` or `workers`, and `with` or `without`."""
+"""Steps that take longer with XLA, or without it; argv: `loop`, `fit`, `anew` or `workers`, and `with` or `without`."""
 
 import os
 import sys
@@ -68,9 +68,18 @@ def workers():
     return [w.numpy()]
 
 
-def fit():
+def anew():
+    """Says no to XLA first, and nothing when it is compiled anew."""
     keras = keras_of("keras")
     model = small_model(keras)
+    model.compile(optimizer=keras.optimizers.SGD(1e-2), loss="mse", jit_compile=False)
+    model.fit(*data(4), epochs=10, verbose=0)
+    return fit(keras, model)
+
+
+def fit(keras=None, model=None):
+    keras = keras or keras_of("keras")
+    model = model or small_model(keras)
     model.compile(optimizer=keras.optimizers.SGD(1e-2), loss="mse")
     x, y = data(4)
 

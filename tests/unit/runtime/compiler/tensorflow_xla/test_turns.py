@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 
 from dlc_runtime.compiler.report.candidates import EAGER, Budget
-from dlc_runtime.compiler.report.choosing import FEWEST_PAIRS
+from dlc_runtime.compiler.report.choosing import FEWEST_PAIRS, Spent
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, NO_ANSWER, TOO_OFTEN, WHOLE, Turns
 
 Share = Callable[[str], list[str]]
@@ -20,9 +20,9 @@ STEP = 0.05  # seconds without XLA, so that a block has four steps
 class Job:
     """Steps of so many seconds in each way; the first one of a way with XLA compiles."""
 
-    def __init__(self, share: Share | None = None, **speeds: float) -> None:
+    def __init__(self, share: Share | None = None, spent: Spent | None = None, **speeds: float) -> None:
         self.speeds = {EAGER: STEP, WHOLE: speeds["whole"], CLUSTERS: speeds["clusters"]}
-        self.turns = Turns((WHOLE, CLUSTERS), Budget(60.0, 0.05), 5, share=share)
+        self.turns = Turns((WHOLE, CLUSTERS), Budget(60.0, 0.05), 5, share=share, spent=spent)
         self.ways: list[str] = []
         self.elapsed = 0.0
 
@@ -55,6 +55,24 @@ def test_a_function_that_xla_makes_slower_goes_back_within_the_stated_steps() ->
     assert set(job.ways[5 + 2 * (2 + FEWEST_PAIRS * steps_of_a_pair) :]) == {EAGER}
     assert job.turns.choosing.way == EAGER
     assert job.turns.choosing.decided_at
+
+
+def test_many_functions_have_one_budget() -> None:
+    """As the models of a search, of which each would be let spend a budget."""
+    spent = Spent()
+    jobs = []
+    for _ in range(20):
+        job = Job(spent=spent, whole=0.03, clusters=0.03)
+        for way in (WHOLE, CLUSTERS):
+            job.speeds[way] += 0.04
+        jobs.append(job)
+        for _ in range(5):
+            job.step()
+        job.step(changed=True, seconds=25.0)
+        job.run(60)
+    assert [WHOLE in job.ways[5:] for job in jobs].count(True) <= 3, "25 s of 60 each"
+    assert jobs[-1].turns.choosing.as_json()["spent_seconds"] < 100
+    assert jobs[-1].turns.choosing.candidates[WHOLE].outcome.startswith("not tried: choosing may take 60 s")
 
 
 def test_no_difference_means_without_xla() -> None:

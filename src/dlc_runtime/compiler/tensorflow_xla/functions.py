@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
 
 from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
@@ -29,8 +30,8 @@ class TrainedFunction:
         self.random: set[str] = set()  # ways that draw others
         self.phase = BASELINE
         self.calls = self.compiled_calls = 0
-        # Calls in which XLA compiled it again.
-        self.compiled_anew = 0
+        # Calls in which XLA compiled it again, by way.
+        self.compiled_anew: Counter[str] = Counter()
         # Ways of XLA, in the order of trying.
         self.ways: tuple[str, ...] = (CLUSTERS,)
         self.turns: Turns | None = None  # if it chooses

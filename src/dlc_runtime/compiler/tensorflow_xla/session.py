@@ -27,7 +27,7 @@ from dlc_runtime.compiler.tensorflow_xla.choices import Choices
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, Programs, XlaRecord, short_reason
 from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, COMPILED, LEFT, OWN, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
-from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, TOO_OFTEN
+from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, TOO_OFTEN, WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ NO_FUNCTION = "its step runs without tf.function, so there is no graph to compil
 # Times that XLA compiles a function again.
 MOST_AGAIN = 8
 STATES_NO_XLA = "the script says jit_compile=False"
+ASSERTS = "{}: jit_compile is not tried, because XLA would leave out the assertion at {}; clusters are tried"
 
 
 class Session:
@@ -112,6 +113,7 @@ class Session:
         way = trained.way
         traced, started = self.tracing.seconds, time.perf_counter()
         self.tracing.random, self.current, self.batches = set(), trained, []
+        self.tracing.assertion = ""
         try:
             with tf_internals.without_our_frames():
                 result = call()
@@ -174,6 +176,7 @@ class Session:
     ) -> None:
         programs = self.programs.new()
         trained.random |= self.tracing.random
+        self._keep_assertion(trained)
         compiled = trained.phase == OWN or (way != WITHOUT_XLA and not trained.refused)
         cause = self._cause_of_tracing(trained, signature) if traced else None
         if trained.turns is not None and not compiled:
@@ -186,6 +189,15 @@ class Session:
             self._add_programs(trained, compiled, programs, shape, cause, max(0.0, seconds - traced - self._usual()))
         if trained.training:
             self._step(trained, compiled, seconds, changed or bool(traced))
+
+    def _keep_assertion(self, trained: TrainedFunction) -> None:
+        """Leave a way out under which an assertion of the script would never fail."""
+        if self.tracing.assertion and trained.phase == BASELINE and WHOLE in trained.ways:
+            trained.ways = (CLUSTERS,)
+            text = ASSERTS.format(trained.name, self.tracing.assertion)
+            if text not in self.record.notes:
+                self.record.notes.append(text)
+                log(text)
 
     def _usual(self) -> float:
         return self.steps.phases[EAGER].median or 0.0
@@ -230,13 +242,15 @@ class Session:
 
     def _bound_compilations(self, trained: TrainedFunction, where: dict[str, Any], cause: RecompileCause) -> None:
         """Stop compiling for data whose shape changes without an end."""
-        trained.compiled_anew += 1
-        if trained.compiled_anew <= MOST_AGAIN or trained.phase == OWN:
+        # Each way compiles for each shape once.
+        trained.compiled_anew[trained.way] += 1
+        times = trained.compiled_anew[trained.way]
+        if times <= MOST_AGAIN or trained.phase == OWN:
             return
         trained.refused = TOO_OFTEN
         if trained.turns is None:
             trained.begin(LEFT)
-        self._log_or_fail(self.record.add_given_up(trained.compiled_anew, where, cause))
+        self._log_or_fail(self.record.add_given_up(times, where, cause))
 
     # -- steps ----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import tensorflow as tf
 
 from dlc_runtime.compiler import cache
+from dlc_runtime.compiler.source_locations import is_user_code
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MODULE = "tensorflow.python.framework.func_graph"
 ENTRY = "func_graph_from_py_func"
 CONTEXT = "tensorflow.python.eager.context"
+GRADIENTS = "tensorflow.python.ops.gradients"
 STACKS = "tensorflow.python.util.tf_stack"
 RANDOM = "tensorflow.python.ops.gen_stateless_random_ops_v2"
 UNIFORM, NORMAL = "stateless_random_uniform_v2", "stateless_random_normal_v2"
@@ -36,6 +38,8 @@ BITS = "stateless_random_uniform_full_int_v2"
 STATEFUL = ("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial")
 STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "StatelessParameterized")
 DRAWN_OTHERWISE = ("StatelessTruncatedNormalV2", "StatelessMultinomial")
+# XLA leaves them out of what it compiles as a whole.
+ASSERTIONS = ("Assert", "CheckNumerics", "CheckNumericsV2")
 DRAWN_ALIKE = ("StatelessRandomUniformV2", "StatelessRandomNormalV2")  # if they are of float32
 
 
@@ -48,6 +52,8 @@ class Tracing:
         self.changes = 0
         # Ways under which something that was traced draws other random numbers.
         self.random: set[str] = set()
+        # Where the script asserts something in what was traced, "" for nowhere.
+        self.assertion = ""
         self._depth = 0
         # The graph that was made last, of the outermost function.
         self._latest: Callable[[], Any] = lambda: None
@@ -65,6 +71,7 @@ class Tracing:
             try:
                 graph = entry(*arguments, **named)
                 self.random |= keep_random_numbers(graph)
+                self.assertion = self.assertion or find_assertion(graph)
                 self._latest = weakref.ref(graph)  # the outermost one ends last
                 return graph
             finally:
@@ -106,6 +113,24 @@ def keep_random_numbers(graph: Any) -> set[str]:
             if kind in DRAWN_OTHERWISE or (kind in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32):
                 found.add(WHOLE)
     return found
+
+
+def find_assertion(graph: Any) -> str:
+    """Return file and line of an assertion that the script makes itself, "" if there is none but of packages."""
+    for operation in graph.get_operations() if hasattr(graph, "get_operations") else ():
+        if operation.type in ASSERTIONS:
+            with suppress(Exception):  # a version that keeps no stacks
+                file, line = find_origin(operation)
+                if is_user_code(file):
+                    return f"{os.path.basename(file)}:{line}"
+    return ""
+
+
+def find_origin(operation: Any) -> tuple[str, int]:
+    """Return the innermost line outside of TensorFlow that made an operation."""
+    own = os.path.dirname(tf.__file__)
+    frames = [frame for frame in operation.traceback if not str(frame.filename).startswith(own)]
+    return str(frames[-1].filename), int(frames[-1].lineno)
 
 
 def function_class() -> Any:
@@ -150,7 +175,7 @@ def with_clustering(config: Any) -> Any:
 
 
 def wrap_gradient(noticed: Callable[[], None]) -> None:
-    """Call `noticed` before each gradient that the script asks a tape for."""
+    """Call `noticed` before each gradient that the script asks a tape for, or a graph."""
     original = tf.GradientTape.gradient
 
     @functools.wraps(original)
@@ -159,6 +184,21 @@ def wrap_gradient(noticed: Callable[[], None]) -> None:
         return original(self, *arguments, **named)
 
     tf.GradientTape.gradient = gradient
+    # The last one is what the optimizers of tf.compat.v1 call.
+    modules: list[Any] = [tf, tf.compat.v1, sys.modules.get(GRADIENTS)]
+    for module in modules:
+        if hasattr(module, "gradients"):
+            module.gradients = wrap_graph_gradients(module.gradients, noticed)
+
+
+def wrap_graph_gradients(original: Any, noticed: Callable[[], None]) -> Any:
+    @functools.wraps(original)
+    def gradients(*arguments: Any, **named: Any) -> Any:
+        if not tf.executing_eagerly():  # where it raises
+            noticed()
+        return original(*arguments, **named)
+
+    return gradients
 
 
 def count_traces(function: Any) -> int:

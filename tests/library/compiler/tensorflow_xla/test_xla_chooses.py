@@ -85,6 +85,15 @@ def test_shapes_that_change_without_an_end_are_compiled_a_few_times_and_then_run
     assert_given_up(tensorflow_runner.both("storms.py", "fit", environ={"DLC_COMPILER_MODE": mode}))
 
 
+def test_few_lengths_are_compiled_in_each_way(tensorflow_runner: Runner) -> None:
+    """A warning asks for at most 8: two ways compile each of them once."""
+    if "keras" not in tensorflow_runner.python.has:
+        pytest.skip("keras is not installed")
+    run = tensorflow_runner.run("storms.py", "buckets", environ=AUTO)
+    assert [way["way"] for way in run.report["ways"]][1:] == ["jit_compile", "auto-clustering"]
+    assert run.report["gave_up"] == []
+
+
 @pytest.mark.parametrize(
     ("how", "mode"), [("fit", "auto"), ("fit", "default"), ("on_batch", "default"), ("ragged", "default")]
 )

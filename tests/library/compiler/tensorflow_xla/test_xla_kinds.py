@@ -13,7 +13,7 @@ from torch_runs import Run, TorchPython
 
 LEFT = ("false", "false_function", "own", "eagerly", "without_function", "own_function")
 WHOLE = ("partial", "on_batch", "several", "evaluates", "noise")
-PARTS = ("mirrored", "mirrored_loop", "shapes", "numbers", "gan", "random", "noise_loop")
+PARTS = ("mirrored", "mirrored_loop", "shapes", "numbers", "gan", "random", "noise_loop", "asserts", "of_graph")
 KINDS = (*LEFT, *WHOLE, *PARTS, "lacks")
 
 
@@ -59,6 +59,15 @@ def test_replicas_and_loops_are_compiled_in_clusters(compiled: Run, kind: str) -
     graphs = of(compiled.report, "graphs", kind)
     assert graphs
     assert all(graph["id"].startswith("cluster_") for graph in graphs)
+
+
+def test_an_assertion_of_the_script_fails_as_without_xla(compiled: Run) -> None:
+    """XLA leaves assertions out of what it compiles as a whole."""
+    found = compiled.results[0]["by_kind"]["asserts"]
+    assert [number for number, loss in enumerate(found) if loss == -1.0] == [5, 8]
+    [line] = [line for line in compiled.log.splitlines() if "XLA would leave out the assertion" in line]
+    assert line.startswith("dlc compiler: asserts: ")
+    assert "kinds.py:" in line
 
 
 def test_both_functions_of_a_gan_are_compiled(compiled: Run) -> None:

@@ -86,6 +86,38 @@ def lacks():
     fit("lacks", named("lacks", Lacks()))
 
 
+class Asserts(keras.layers.Layer):
+    def call(self, x):
+        tf.debugging.assert_less(tf.reduce_max(tf.abs(x)), 1e6)
+        return x
+
+
+def asserts():
+    """The script's own assertion refuses two batches."""
+    model, seen = named("asserts", Asserts()), losses.setdefault("asserts", [])
+    model.compile(optimizer=keras.optimizers.SGD(1e-2), loss="mse")
+    for number in range(12):
+        x, y = data(4)
+        try:
+            seen.append(float(model.train_on_batch(x * 1e9 if number in (5, 8) else x, y)))
+        except tf.errors.InvalidArgumentError:
+            seen.append(-1.0)
+
+
+def of_graph():
+    """Asks for its gradients without a tape."""
+    w = weights()
+
+    @tf.function
+    def one_step(x, y):
+        read = w.read_value()
+        loss = tf.reduce_mean(tf.square(tf.tanh(x @ read) - y))
+        w.assign_sub(0.1 * tf.gradients(loss, read)[0])
+        return loss
+
+    loop("of_graph", one_step, batches([4] * 12))
+
+
 class Noise(keras.layers.Layer):
     """Uniform and normal random numbers, other ones for each batch."""
 

@@ -1,4 +1,6 @@
-"""Batches of another length in each step, as `padded_batch` makes them; argv[1]: `fit`, `on_batch` or `ragged`."""
+"""Batches of another length in each step, as `padded_batch` makes them; argv[1]: `fit`, `buckets`, `on_batch` or
+`ragged`. Those of `buckets` have few lengths.
+"""
 
 import sys
 
@@ -30,6 +32,12 @@ def fit():
     dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
     model.fit(dataset, verbose=0, callbacks=[collector(keras, losses)])
     return model.get_weights()
+
+
+def buckets():
+    global SIZES
+    SIZES = [2, 3, 4, 5, 6, 7] * 500
+    return fit()
 
 
 def on_batch():

@@ -13,7 +13,7 @@ from torch_runs import Run, TorchPython
 
 LEFT = ("false", "false_function", "own", "eagerly", "without_function", "own_function")
 WHOLE = ("partial", "on_batch", "several", "evaluates", "noise")
-PARTS = ("mirrored", "mirrored_loop", "shapes", "numbers", "gan", "random", "noise_loop", "asserts", "of_graph")
+PARTS = ("mirrored", "mirrored_loop", "shapes", "numbers", "gan", "random", "noise_loop", "of_graph")
 KINDS = (*LEFT, *WHOLE, *PARTS, "lacks")
 
 
@@ -31,7 +31,7 @@ def plain(runner: Runner) -> Run:
 
 @pytest.fixture(scope="module")
 def compiled(runner: Runner) -> Run:
-    return runner.run("kinds.py", *KINDS, "draws")
+    return runner.run("kinds.py", *KINDS, "draws", "asserts")
 
 
 def of(report: dict[str, Any], part: str, kind: str) -> list[dict[str, Any]]:

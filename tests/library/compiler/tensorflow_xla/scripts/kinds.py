@@ -88,18 +88,18 @@ def lacks():
 
 class Asserts(keras.layers.Layer):
     def call(self, x):
-        tf.debugging.assert_less(tf.reduce_max(tf.abs(x)), 1e6)
+        tf.debugging.assert_less(tf.reduce_max(tf.abs(x)), 100.0)
         return x
 
 
 def asserts():
-    """The script's own assertion refuses two batches."""
+    """The script's own assertion refuses two batches; TensorFlow may have changed weights by then."""
     model, seen = named("asserts", Asserts()), losses.setdefault("asserts", [])
     model.compile(optimizer=keras.optimizers.SGD(1e-2), loss="mse")
     for number in range(12):
         x, y = data(4)
         try:
-            seen.append(float(model.train_on_batch(x * 1e9 if number in (5, 8) else x, y)))
+            seen.append(float(model.train_on_batch(x * 1000.0 if number in (5, 8) else x, y)))
         except tf.errors.InvalidArgumentError:
             seen.append(-1.0)
 

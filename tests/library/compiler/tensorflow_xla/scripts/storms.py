@@ -36,7 +36,7 @@ def fit():
 
 def buckets():
     global SIZES
-    SIZES = [2, 3, 4, 5, 6, 7] * 500
+    SIZES = [2, 3, 4, 5, 6, 7] * 1000  # 30 pairs of blocks, if no difference can be seen
     return fit()
 
 

@@ -53,32 +53,37 @@ NOT_WRITES = frozenset(("and_", "or_", "not_", "is_"))  # of the module `operato
 class MaskUse:
     """How often masks that had been left out were needed, in this process."""
 
-    # From here on code is compiled with its masks.
-    kept = False
-    # Whether it was told that masks could not be read.
-    told = False
-    left_out = calls = misses = 0
+    def __init__(self) -> None:
+        # From here on code is compiled with its masks.
+        self.kept = False
+        # Whether it was told that masks could not be read.
+        self.told = False
+        self.left_out = self.calls = self.misses = 0
 
-    @classmethod
-    def count(cls, missed: bool) -> None:
-        cls.calls += 1
-        cls.misses += missed
-        if missed and not cls.kept and cls.misses > FEW and cls.misses * SHARE > cls.calls:
-            cls.kept = True
-            log(f"attention: {cls.misses} of {cls.calls} batches needed a mask (padding, packed): compiling with masks")
+    def count(self, missed: bool) -> None:
+        self.calls += 1
+        self.misses += missed
+        if missed and not self.kept and self.misses > FEW and self.misses * SHARE > self.calls:
+            self.kept = True
+            needed = f"{self.misses} of {self.calls} batches needed a mask (padding, packed)"
+            log(f"attention: {needed}: compiling with masks")
+
+
+# An object: what Dynamo of PyTorch 2.6 reads of a class it takes for constant.
+mask_use = MaskUse()
 
 
 def masks_are_kept() -> bool:
     """Tell the code that is captured; when the answer changes, that code is compiled anew."""
-    return bool(MaskUse.kept)
+    return bool(mask_use.kept)
 
 
 def report_notes() -> list[str]:
     """Return sentences for the report."""
-    if not MaskUse.left_out:
+    if not mask_use.left_out:
         return []
-    missed = f"; {MaskUse.misses} of {MaskUse.calls} batches needed theirs" if MaskUse.misses else ""
-    return [f"attention: {MaskUse.left_out} masks that hide nothing are left out of the compiled code{missed}"]
+    missed = f"; {mask_use.misses} of {mask_use.calls} batches needed theirs" if mask_use.misses else ""
+    return [f"attention: {mask_use.left_out} masks that hide nothing are left out of the compiled code{missed}"]
 
 
 class UnmaskedBackend:
@@ -123,14 +128,14 @@ def is_unmasked_backend(backend: Any) -> bool:
 
 def without_masks(graph: GraphModule, inputs: Sequence[Any], compiled: Callable[[], Any]) -> Any:
     """Return what `compiled` makes of the graph after the masks that can be left out were dropped from it."""
-    masks = None if MaskUse.kept else try_find_masks(graph, inputs)
+    masks = None if mask_use.kept else try_find_masks(graph, inputs)
     if masks is None:
         return compiled()
     whole = torch.fx.GraphModule(graph, copy_graph(graph))
     for node, kind in masks.attentions.items():
         drop_mask(node, kind)
     graph.recompile()
-    MaskUse.left_out += len(masks.attentions)
+    mask_use.left_out += len(masks.attentions)
     return MaskGuard(compiled(), whole, masks)
 
 
@@ -139,8 +144,8 @@ def try_find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
         return find_masks(graph, inputs)
     except Exception as fault:
         # Some operations run nowhere but in a graph.
-        if not MaskUse.told:
-            MaskUse.told = True
+        if not mask_use.told:
+            mask_use.told = True
             first = str(fault).partition("\n")[0]
             log(f"attention: masks stay as they were captured: {type(fault).__name__}: {first}")
         return None
@@ -154,7 +159,7 @@ class MaskGuard:
 
     def __call__(self, *inputs: Any) -> Any:
         missed = not self._masks.hide_nothing(inputs)
-        MaskUse.count(missed)
+        mask_use.count(missed)
         return (self._whole if missed else self._compiled)(*inputs)
 
 

@@ -86,7 +86,7 @@ def in_small_buckets(model):
 
 
 def compare(name, way):
-    attention.MaskUse.kept, attention.MaskUse.misses, attention.MaskUse.calls = False, 0, 0
+    attention.mask_use.kept, attention.mask_use.misses, attention.mask_use.calls = False, 0, 0
     torch._dynamo.reset()
     eager, compiled = model_of(name).train(), model_of(name).train()
     graphs = []
@@ -102,10 +102,10 @@ def compare(name, way):
     numbers, misses = [], []
     for index, kind in enumerate(KINDS[way]):
         words = WORDS + (index if way == "lengths" else 0)
-        before = attention.MaskUse.misses
+        before = attention.mask_use.misses
         numbers.append([run(model, batch_of(name, kind, index, words)) for model in (eager, used)])
-        misses.append(attention.MaskUse.misses - before)
-    return {"graphs": graphs, "numbers": numbers, "misses": misses}
+        misses.append(attention.mask_use.misses - before)
+    return {"graphs": graphs, "numbers": numbers, "misses": misses, "torch": torch.__version__}
 
 
 found = {case: compare(*(f"{case}:".split(":")[:2])) for case in sys.argv[1:]}

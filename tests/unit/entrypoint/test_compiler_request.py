@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from dlc_runtime.compiler import settings
 from harness.job_folder import HETEROGENEOUS, HOROVOD, MPI, TORCHRUN, XLA, JobFolder, hosts
 from harness.job_folder import compiler_image as image
 from launch.base.errors import CONFIG, LaunchError
+from launch.plan import compiler_choice
 
 ENABLED = {"sagemaker_training_compiler_enabled": True}
 DEBUG = {"sagemaker_training_compiler_debug_mode": True}
@@ -229,3 +231,32 @@ def test_on_cpus_a_warning_says_that_each_host_of_xlas_strategy_is_a_world(job: 
     job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**XLA)
     assert decisions(job)["warning: each host trains a model of its own"] == "XLA on CPUs sees one process"
     assert not any("warning: each" in what for what in decisions(job.env(DLC_NUM_GPUS="2")))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MODE", "fast"), ("EFFORT", "most"), ("OPTIMIZER", "fused"), ("DYNAMIC", "maybe"), ("SAME_RANDOM", "2"),
+        ("TF32", "high"), ("STRICT", "y"), ("EAGER_STEPS", "1"), ("REPORT_MINUTES", "0"), ("DEBUG_MB", "nan"),
+        ("BUDGET", "abc"), ("BUDGET", "-5"), ("BUDGET", "60,,5%"), ("BUDGET", "nan"),
+    ],
+)  # fmt: skip
+def test_a_value_that_the_compiler_would_not_understand_is_refused(job: JobFolder, name: str, value: str) -> None:
+    image(job, "torch").hyperparameters().env(DLC_COMPILER="inductor", **{f"DLC_COMPILER_{name}": value})
+    text = refusal(job)
+    assert text.startswith(f"DLC_COMPILER_{name}: ")
+    assert text.endswith(f"found '{value}'")
+    with pytest.raises(settings.CompilerError, match=f"DLC_COMPILER_{name}="):
+        settings.read_settings(job.environ)
+
+
+def test_the_launcher_and_the_compiler_know_the_same_values(job: JobFolder) -> None:
+    assert compiler_choice.WORDS["MODE"] == settings.MODES
+    image(job, "torch").hyperparameters().env(
+        DLC_COMPILER="inductor", DLC_COMPILER_MODE=" Max ", DLC_COMPILER_EFFORT="max", DLC_COMPILER_OPTIMIZER="off",
+        DLC_COMPILER_DYNAMIC="1", DLC_COMPILER_SAME_RANDOM="true", DLC_COMPILER_TF32="on", DLC_COMPILER_BUDGET="60, 5%",
+        DLC_COMPILER_EAGER_STEPS="2", DLC_COMPILER_REPORT_MINUTES="0.5", DLC_COMPILER_DEBUG_MB="",
+    )  # fmt: skip
+    assert decisions(job)["compiler inductor"] == "DLC_COMPILER"
+    found = settings.read_settings(job.environ)
+    assert (found.mode, found.budget, found.eager_steps, found.minutes) == ("max", (60.0, 0.05), 2, 0.5)

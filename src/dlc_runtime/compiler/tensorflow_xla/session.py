@@ -44,6 +44,10 @@ GRAPHS = (
     "compiling the graphs of each Session with xla (auto-clustering), from the first step on: of scripts of "
     "TensorFlow 1 the report has no steps"
 )
+GRAPHS_WITHOUT = (
+    "the graphs of a tf.Session run without XLA, because ways of one Session cannot take turns to be measured; "
+    "DLC_COMPILER_MODE=default compiles them in clusters"
+)
 NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
 # Times that XLA compiles a function again.
 MOST_AGAIN = 8
@@ -85,7 +89,7 @@ class Session:
         if not prepared.programs:
             self.record.notes.append("what XLA compiles cannot be seen here: the report has traces and new shapes")
             watch_batches(lambda: self.current, lambda shapes: self.batches.append(shapes))
-        tf_internals.wrap_sessions(self.note_session)
+        tf_internals.wrap_sessions(self.note_session, clustering=self.settings.mode != settings_of.AUTO)
         tf_internals.wrap_gradient(self.note_gradient)
         tf_internals.wrap_call(self.call_function)
 
@@ -137,9 +141,10 @@ class Session:
             self._step_without_function()
 
     def note_session(self) -> None:
-        if GRAPHS not in self.record.notes:
-            self.record.notes.append(GRAPHS)
-            log(GRAPHS)
+        note = GRAPHS_WITHOUT if self.settings.mode == settings_of.AUTO else GRAPHS
+        if note not in self.record.notes:
+            self.record.notes.append(note)
+            log(note)
 
     @never_raises
     def _meet(self, function: Any) -> None:

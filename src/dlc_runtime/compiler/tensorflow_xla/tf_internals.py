@@ -150,15 +150,15 @@ def wrap_call(called: Callable[..., Any]) -> None:
     kind.__call__ = call
 
 
-def wrap_sessions(noticed: Callable[[], None]) -> None:
-    """Make each Session cluster; `noticed` is called before it."""
+def wrap_sessions(noticed: Callable[[], None], clustering: bool) -> None:
+    """Call `noticed` before each Session; with `clustering` make it compile clusters."""
     kind = tf.compat.v1.Session
     original = kind.__init__
 
     @functools.wraps(original)
     def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         noticed()
-        original(self, target, graph, with_clustering(config))
+        original(self, target, graph, with_clustering(config) if clustering else config)
 
     kind.__init__ = make
 

@@ -21,6 +21,18 @@ DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
 BACKENDS = ("inductor", "xla")
 # As dlc_runtime reads them
 ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+# What dlc_runtime alone reads, DLC_COMPILER_NAME of docs/compiler.md: a value that it does not know is told first
+WORDS = {
+    "MODE": ("auto", "default", "cuda-graphs", "regional", "max"),
+    "EFFORT": ("normal", "max"),
+    "OPTIMIZER": ("auto", "off"),
+    "DYNAMIC": ("auto", *ON, *OFF),
+}
+FLAGS = ("SAME_RANDOM", "TF32")
+# With the least that they may be
+NUMBERS = {"EAGER_STEPS": 2, "REPORT_MINUTES": 0.001, "DEBUG_MB": 1}
+BUDGET = "BUDGET"
+MOST = 1e9
 
 
 class CompilerChoice(NamedTuple):
@@ -48,8 +60,7 @@ def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> Comp
     if not asked and not enabled:
         return CompilerChoice()
     debug = _flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
-    # dlc_runtime reads it
-    _flag(environ, STRICT)
+    _check_rest(environ)
     if asked:
         return CompilerChoice(SWITCH, asked, debug)
     return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _word(environ, DEFAULT, BACKENDS), debug)
@@ -66,9 +77,38 @@ def _word(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     value = environ.get(name, "").strip().lower()
     if value and value not in known:
         raise LaunchError(
-            CONFIG, "no such compiler", where=name, expected=f"one of {', '.join(known)}", found=shown(environ[name])
+            CONFIG, "no such value", where=name, expected=f"one of {', '.join(known)}", found=shown(environ[name])
         )
     return value
+
+
+def _check_rest(environ: Mapping[str, str]) -> None:
+    """Check what dlc_runtime alone reads."""
+    for name, known in WORDS.items():
+        _word(environ, f"{SWITCH}_{name}", known)
+    for name in (STRICT, *(f"{SWITCH}_{name}" for name in FLAGS)):
+        _flag(environ, name)
+    for name, least in NUMBERS.items():
+        _check_number(environ, f"{SWITCH}_{name}", least)
+    name = f"{SWITCH}_{BUDGET}"
+    text = environ.get(name, "").strip()
+    if text and any(not 0 <= _number(part.strip().rstrip("%")) < MOST for part in text.split(",")):
+        expected = "seconds, a percentage of the job so far, or both, such as 60,5%"
+        raise LaunchError(CONFIG, "a budget", where=name, expected=expected, found=shown(environ[name]))
+
+
+def _check_number(environ: Mapping[str, str], name: str, least: float) -> None:
+    text = environ.get(name, "").strip()
+    if text and not least <= _number(text) < MOST:
+        raise LaunchError(CONFIG, "a number", where=name, expected=f"{least:g} or more", found=shown(environ[name]))
+
+
+def _number(text: str) -> float:
+    """Return -1 for what is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return -1
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:

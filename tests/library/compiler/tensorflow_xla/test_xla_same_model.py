@@ -51,9 +51,17 @@ def test_one_line_in_the_script_compiles_its_first_step(tensorflow_runner: Runne
     assert not (off.folder / "report").exists()
 
 
-def test_a_session_of_tensorflow_1_is_compiled_in_clusters(tensorflow_runner: Runner) -> None:
+def test_a_session_of_tensorflow_1_is_compiled_in_clusters_if_the_job_asks_for_it(tensorflow_runner: Runner) -> None:
     plain = tensorflow_runner.run("graphs.py", compiler="")
-    run = tensorflow_runner.run("graphs.py", environ={"DLC_COMPILER_DEBUG": "1"})
+    run = tensorflow_runner.run("graphs.py", environ={"DLC_COMPILER_DEBUG": "1", "DLC_COMPILER_MODE": "default"})
     assert run.losses == pytest.approx(plain.losses, rel=1e-5)
     assert "compiling the graphs of each Session with xla (auto-clustering)" in run.log
     assert list((run.folder / "report/xla").glob("*/*cluster_*before_optimizations.txt"))
+
+
+def test_a_session_of_tensorflow_1_stays_without_xla_as_nothing_can_be_measured(tensorflow_runner: Runner) -> None:
+    plain = tensorflow_runner.run("graphs.py", compiler="")
+    run = tensorflow_runner.run("graphs.py", environ={"DLC_COMPILER_DEBUG": "1"})
+    assert run.losses == plain.losses
+    assert "the graphs of a tf.Session run without XLA" in run.log
+    assert not list((run.folder / "report").glob("xla/*/*cluster_*"))

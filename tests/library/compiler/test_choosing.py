@@ -200,6 +200,17 @@ def test_a_step_between_a_forward_and_its_backward_leaves_the_memory_that_it_nee
     assert len(run.report["modules"]) == 2
 
 
+def test_each_step_gives_memory_away_though_the_script_still_holds_its_results(runner: Runner) -> None:
+    run = runner.both("results_alive.py", weights=1e-4)
+    assert run.results[0]["marks"] >= 50
+    assert run.report["warnings"] == run.report["fallbacks"] == []
+
+
+def test_a_script_that_keeps_results_for_a_backward_that_never_comes_gets_another_way(runner: Runner) -> None:
+    run = runner.both("results_alive.py", "never", weights=1e-4)
+    assert any("for 32 steps the script kept results" in text for text in run.report["warnings"])
+
+
 def test_a_way_that_reuses_memory_is_refused_where_a_hook_sees_gradients_in_it(runner: Runner) -> None:
     run = runner.both("keeps_outputs.py", "parameter-hook", weights=1e-6)
     assert "Net: a hook of head.weight may keep a gradient, and the next step would write over it" in run.log

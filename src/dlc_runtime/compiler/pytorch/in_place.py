@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 # The attribute that torch calls in place of a module's forward and hooks.
 COMPILED = "_compiled_call_impl"
+# Steps in a row that may end while a backward is to come.
+MOST_HELD_STEPS = 32
 # What a function of ours has of the one that it stands for.
 NAMED = ("__name__", "__qualname__", "__doc__")
 
@@ -90,37 +92,53 @@ class CopyingBackend(UnmaskedBackend):
         compiled = super().__call__(*arguments, **named)
 
         def run(*inputs: Any) -> list[Any]:
+            call = GraphCall()
             return [
-                LeavingOutput.apply(output) if isinstance(output, torch.Tensor) else output
+                LeavingOutput.apply(output, call) if isinstance(output, torch.Tensor) else output
                 for output in compiled(*map(with_own_gradient, inputs))
             ]
 
         return run
 
 
-class Waiting:
-    """Lives as long as the backward of an output is possible."""
+class GraphCall:
+    """Stands for one call of a graph, as long as one of its outputs may begin its backward."""
+
+    # Those whose backward has not begun.
+    waiting: ClassVar[weakref.WeakSet[GraphCall]] = weakref.WeakSet()
+    # Steps in a row that ended before it had.
+    held_steps = 0
 
 
 class LeavingOutput(torch.autograd.Function):  # type: ignore[misc] # torch is not there to be looked at
-    """Copies a graph's output. While its backward is to come, no step may give away what that needs.
-
-    A GAN's discriminator steps between the generator's forward and its backward.
-    """
-
-    waiting: ClassVar[weakref.WeakSet[Waiting]] = weakref.WeakSet()
+    """Copies a graph's output, and notes when the backward of its call begins."""
 
     @staticmethod
-    def forward(context: Any, value: torch.Tensor) -> torch.Tensor:
-        if any(context.needs_input_grad):
-            context.waiting = Waiting()
-            LeavingOutput.waiting.add(context.waiting)
+    def forward(context: Any, value: torch.Tensor, call: GraphCall) -> torch.Tensor:
+        context.call = call
+        if context.needs_input_grad[0]:
+            GraphCall.waiting.add(call)
         return value.clone()
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        LeavingOutput.waiting.discard(context.waiting)
-        return gradient
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        GraphCall.waiting.discard(context.call)
+        return gradient, None
+
+
+def begin_step_of_graphs() -> None:
+    """Let graphs write over what they hold, but not before a backward that needs it.
+
+    A GAN's discriminator steps between the generator's forward and its backward. Steps that never give anything away
+    would take more memory each: a script that keeps results for such a backward gets another way.
+    """
+    GraphCall.held_steps = GraphCall.held_steps + 1 if GraphCall.waiting else 0
+    if not GraphCall.held_steps:
+        torch.compiler.cudagraph_mark_step_begin()
+    elif GraphCall.held_steps >= MOST_HELD_STEPS:
+        GraphCall.held_steps = 0
+        Dispatch.failed = f"for {MOST_HELD_STEPS} steps the script kept results whose backward did not come"
+        Dispatch.way = WAYS[EAGER]
 
 
 class OwnGradient(torch.autograd.Function):  # type: ignore[misc] # torch is not there to be looked at

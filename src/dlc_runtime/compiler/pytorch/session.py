@@ -21,7 +21,7 @@ from dlc_runtime.compiler.pytorch import torch_facts, ways
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch
 from dlc_runtime.compiler.pytorch.dynamo import PyTorchRecord
-from dlc_runtime.compiler.pytorch.in_place import LeavingOutput, compile_in_place, fuse_steps
+from dlc_runtime.compiler.pytorch.in_place import begin_step_of_graphs, compile_in_place, fuse_steps
 from dlc_runtime.compiler.pytorch.module_selection import (
     EagerReason,
     Selection,
@@ -126,8 +126,8 @@ class Session:
         steps = {WATCHING: self._watched_step, BASELINE: self._baseline_step, CHOOSING: self._choosing_step}
         steps.get(self.phase, self._compiled_step)()
         Dispatch.step += 1
-        if Dispatch.way.reuses_memory and not LeavingOutput.waiting:
-            torch.compiler.cudagraph_mark_step_begin()
+        if Dispatch.way.reuses_memory:
+            begin_step_of_graphs()
         if self.writer.after_step():
             self.steps.resume(time.perf_counter())
             if self._turns is not None:

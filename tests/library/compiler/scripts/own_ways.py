@@ -92,7 +92,7 @@ def reusing(graph, inputs):
 class Memory:
     """What a graph returned in a step, by its calls."""
 
-    marked = False
+    marked, marks = False, 0
 
     def __init__(self):
         self.tensors, self.calls = [], 0
@@ -101,6 +101,7 @@ class Memory:
     @classmethod
     def mark(cls):
         cls.marked = True
+        cls.marks += 1
 
     @classmethod
     def begin_step(cls):

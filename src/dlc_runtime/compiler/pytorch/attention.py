@@ -69,13 +69,22 @@ class MaskUse:
             log(f"attention: {needed}: compiling with masks")
 
 
-# An object: what Dynamo of PyTorch 2.6 reads of a class it takes for constant.
 mask_use = MaskUse()
 
 
-def masks_are_kept() -> bool:
-    """Tell the code that is captured; when the answer changes, that code is compiled anew."""
-    return bool(mask_use.kept)
+def compile_anew_if_kept() -> None:
+    """Make Dynamo compile the frame that it compiles now once more, when masks are kept from then on.
+
+    A frame of its own: where Dynamo splits a model, the frame with the attention is another one than the module's call.
+    """
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.source import AttrSource
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    source = InstructionTranslator.current_tx().import_source(__name__)
+    source = AttrSource(AttrSource(source, "mask_use"), "kept")
+    guards = torch._guards.TracingContext.get().guards_context.dynamo_guards
+    guards.add(source.make_guard(GuardBuilder.CONSTANT_MATCH))
 
 
 def report_notes() -> list[str]:
@@ -141,7 +150,10 @@ def without_masks(graph: GraphModule, inputs: Sequence[Any], compiled: Callable[
 
 def try_find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
     try:
-        return find_masks(graph, inputs)
+        masks = find_masks(graph, inputs)
+        if masks is not None:
+            compile_anew_if_kept()
+        return masks
     except Exception as fault:
         # Some operations run nowhere but in a graph.
         if not mask_use.told:

@@ -12,7 +12,7 @@ import torch
 from torch.optim import SGD, Adam, AdamW
 
 from dlc_runtime.compiler.hooks import log
-from dlc_runtime.compiler.pytorch.attention import UnmaskedBackend, masks_are_kept
+from dlc_runtime.compiler.pytorch.attention import UnmaskedBackend
 from dlc_runtime.compiler.pytorch.comparison import (
     copy_optimizer,
     first_line,
@@ -50,13 +50,11 @@ NAMED = ("__name__", "__qualname__", "__doc__")
 
 def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
     """Call a module; this is compiled. Dynamo skips torch's own files: a Sequential compiled alone would stay eager."""
-    masks_are_kept()
     return module._call_impl(*arguments, **named)
 
 
 def call_forward(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
     """Call a sharded module's forward; this is compiled. Its hooks gather and free parameters around the graph."""
-    masks_are_kept()
     return type(module).forward(module, *arguments, **named)
 
 

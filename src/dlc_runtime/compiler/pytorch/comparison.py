@@ -267,10 +267,15 @@ def is_of_compiled_code(fault: Exception) -> bool:
 
 def is_raised_by_script(fault: Exception) -> bool:
     """Tell whether a `raise` of the script's is the cause: the forward has run up to there, and needs no repetition."""
+    frames = []
     trace = fault.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    while trace is not None:
+        frames.append(trace)
         trace = trace.tb_next
-    if trace is None or fault.__cause__ or fault.__context__:
+    if len(frames) < 2 or fault.__cause__ or fault.__context__:
         return False
-    code = trace.tb_frame.f_code
-    return is_user_code(code.co_filename) and code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    code, caller = frames[-1].tb_frame.f_code, frames[-2].tb_frame.f_code.co_filename
+    # A backend that the script brought is called by torch, as any other.
+    if any(part in caller for part in ("_dynamo", "_functorch")):
+        return False
+    return is_user_code(code.co_filename) and code.co_code[frames[-1].tb_lasti] == dis.opmap["RAISE_VARARGS"]

@@ -61,7 +61,7 @@ def test_a_session_of_tensorflow_1_is_compiled_in_clusters_if_the_job_asks_for_i
 
 def test_a_session_of_tensorflow_1_stays_without_xla_as_nothing_can_be_measured(tensorflow_runner: Runner) -> None:
     plain = tensorflow_runner.run("graphs.py", compiler="")
-    run = tensorflow_runner.run("graphs.py", environ={"DLC_COMPILER_DEBUG": "1"})
+    run = tensorflow_runner.run("graphs.py", environ={"DLC_COMPILER_DEBUG": "1", "DLC_COMPILER_MODE": "auto"})
     assert run.losses == plain.losses
     assert "the graphs of a tf.Session run without XLA" in run.log
     assert not list((run.folder / "report").glob("xla/*/*cluster_*"))

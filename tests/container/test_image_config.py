@@ -67,7 +67,7 @@ def test_the_launcher_comes_last_and_is_small(image: Image) -> None:
     launcher, library = [index for index, (_, step) in enumerate(layers) if step.startswith("COPY /image/ /")]
     sizes = [sum(int(size) for size, _ in layers[: index + 1]) for index in (launcher, library)]  # newest first
     assert sizes[0] < 2_500_000, sizes
-    assert sizes[1] < 4_000_000, sizes
+    assert sizes[1] < 4_500_000, sizes
 
 
 @pytest.mark.when(device="cu*")

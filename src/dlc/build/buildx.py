@@ -45,11 +45,13 @@ BUILDX = {
 # What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
 # one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
 # the same moment, which only one of them may; or BuildKit lost track of a step that another build had begun
-# (moby/buildkit issues 2303, 3635); or the host is so busy that BuildKit missed a bound of its own, or lost its client.
+# (moby/buildkit issues 2303, 3635); or one target was sent fewer files of a folder than another, and the next step of
+# the other found them gone (depot/cli pull request 489 tells of it); or the host is so busy that BuildKit missed a
+# bound of its own, or lost its client.
 # Finished steps are cached, so the build is run again.
 COLLISION = re.compile(
     r"parent snapshot \S+ does not exist|image \"\S+\": already exists|failed to get edge: inconsistent graph state"
-    rf"|failed to get state for index|{BUSY}"
+    rf"|failed to get state for index|lstat \S+/buildkit-mount\d+/\S+: no such file or directory|{BUSY}"
 )
 # What an engine with the classic store says of a cached step whose layer it has deleted: after a restart it forgets
 # that several steps share one layer, and removing one of them (`docker builder prune`, or by itself when its cache is

@@ -16,6 +16,7 @@ NAMED_BY_ANOTHER = 'image "docker.io/dlc/toy:1.17-training-cpu-py311": already e
 LOST_PARENT = "failed to prepare extraction snapshot: parent snapshot sha256:5e909e9a does not exist: not found"
 LOST_STEP = "failed to get edge: inconsistent graph state"
 LOST_STATE = "failed to compute cache key: failed to get state for index 0 on [toy 1/1] RUN make"
+FILES_GONE = "lstat /root/.cache/dlc/engine/data/tmp/buildkit-mount945499562/venv: no such file or directory"
 BUSY = "DeadlineExceeded: context deadline exceeded"
 CLIENT_LOST = "Canceled: rpc error: code = Canceled desc = grpc: the client connection is closing"
 # Lines that the client ends with where no step says the same.
@@ -59,7 +60,9 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: in
     return runs
 
 
-@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT, LOST_STEP, LOST_STATE, BUSY, CLIENT_LOST])
+@pytest.mark.parametrize(
+    "reason", [NAMED_BY_ANOTHER, LOST_PARENT, LOST_STEP, LOST_STATE, FILES_GONE, BUSY, CLIENT_LOST]
+)
 def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
     reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ class Report:
         print(line.rstrip(), file=sys.stderr, flush=True)
         if self.file:
             written = self.file.with_name(f"{self.file.name}.partial")
-            written.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False))
+            written.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False, default=vars))
             written.replace(self.file)
 
     def as_json(self) -> dict[str, Any]:

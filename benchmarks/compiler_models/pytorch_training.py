@@ -1,7 +1,7 @@
 """A training of transformers' models as people write it, in PyTorch: knows nothing of the compiler; writes its times.
 
 usage: python pytorch_training.py --model bert --size small --steps 30 --out FILE [--seconds S] [--dropout P]
-                                  [--wait-at STEP] [--device cuda] [--dtype bf16]
+                                  [--wait-at STEP] [--rounding] [--device cuda] [--dtype bf16]
 """
 
 from __future__ import annotations
@@ -53,6 +53,15 @@ def batch_of(model: str, size: Size, device: str) -> dict[str, torch.Tensor]:
     return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
+def round_otherwise(model: torch.nn.Module) -> None:
+    """Move each weight by one rounding error of its dtype, up or down: what another order of sums does."""
+    dice = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            signs = torch.randint(2, weight.shape, generator=dice).mul(2).sub(1).to(weight)
+            weight.mul_(1 + signs * torch.finfo(weight.dtype).eps)
+
+
 def train(arguments: argparse.Namespace) -> dict[str, Any]:
     torch.manual_seed(0)
     size = BLOCK if (arguments.model, arguments.size) == ("llama", "base") else SIZES[arguments.size]
@@ -60,6 +69,8 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
     on_gpu = arguments.device == "cuda"
     model = model_of(arguments.model, size, arguments.dropout).to(arguments.device).train()
     batches = [batch_of(arguments.model, size, arguments.device) for _ in range(4)]
+    if arguments.rounding:
+        round_otherwise(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     seconds: list[float] = []
     losses: list[float] = []
@@ -99,6 +110,7 @@ def main() -> None:
     parser.add_argument(
         "--wait-at", type=int, default=0, help="steps until it stops itself; --seconds begin after that"
     )
+    parser.add_argument("--rounding", action="store_true", help="the first weights are off by a rounding error")
     parser.add_argument("--dropout", type=float, help="of every layer; without it as the model has it")
     parser.add_argument("--batch", type=int, default=0, help="0: as the size has it")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

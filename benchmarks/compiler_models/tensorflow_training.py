@@ -1,7 +1,7 @@
 """Trains transformers' models as people write it, with Keras `fit`: knows nothing of the compiler; writes its times.
 
 usage: TF_USE_LEGACY_KERAS=1 python tensorflow_training.py --model bert --size small --steps 30 --out FILE
-                                                          [--seconds S] [--dropout P] [--wait-at STEP]
+                                                          [--seconds S] [--dropout P] [--wait-at STEP] [--rounding]
 """
 
 from __future__ import annotations
@@ -47,10 +47,19 @@ def batches_of(model: str, size: Size) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(data).batch(size.batch, drop_remainder=True).cache().repeat()
 
 
+def round_otherwise(model: Any) -> None:
+    """Move each weight by one rounding error of its dtype, up or down: what another order of sums does."""
+    dice = np.random.default_rng(1)
+    for weight in model.trainable_variables:
+        held = weight.numpy()
+        signs = dice.choice(np.array([-1, 1], held.dtype), held.shape)
+        weight.assign(held * (1 + signs * np.finfo(held.dtype).eps))
+
+
 class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    def __init__(self, seconds: float, wait_at: int) -> None:
+    def __init__(self, seconds: float, wait_at: int, rounding: bool) -> None:
         super().__init__()
-        self._lasts, self._wait_at = seconds, wait_at
+        self._lasts, self._wait_at, self._rounding = seconds, wait_at, rounding
         self._end = time.monotonic() + seconds
         self.seconds: list[float] = []
         self.losses: list[float] = []  # as Keras's logs have them: the mean of the steps so far
@@ -62,6 +71,8 @@ class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.seconds.append(time.perf_counter() - self._started)
         self.losses.append(float(logs["loss"]))
+        if self._rounding and len(self.seconds) == 1:  # a model of transformers has no weights before its first step
+            round_otherwise(self.model)
         if len(self.seconds) == self._wait_at:
             os.kill(os.getpid(), signal.SIGSTOP)
             self._end = time.monotonic() + self._lasts
@@ -73,7 +84,7 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
     size = SIZES[arguments.size]
     model = model_of(arguments.model, size, arguments.dropout)
     model.compile(optimizer=tf.keras.optimizers.Adam(1e-4))
-    clock = Clock(arguments.seconds, arguments.wait_at)
+    clock = Clock(arguments.seconds, arguments.wait_at, arguments.rounding)
     data = batches_of(arguments.model, size)
     model.fit(data, epochs=1, steps_per_epoch=arguments.steps, verbose=0, callbacks=[clock])
     return {
@@ -95,6 +106,7 @@ def main() -> None:
     parser.add_argument(
         "--wait-at", type=int, default=0, help="steps until it stops itself; --seconds begin after that"
     )
+    parser.add_argument("--rounding", action="store_true", help="the weights are off by a rounding error after a step")
     parser.add_argument("--dropout", type=float, help="of every layer; without it as the model has it")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()

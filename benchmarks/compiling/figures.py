@@ -15,7 +15,7 @@ WARM_GOALS = {"pytorch": 20.0, "tensorflow": 30.0}  # percent of the cold compil
 GPU_GOAL = 1.6  # times eager, geometric mean
 LEAST_ON_GPU, LEAST_ON_CPU = 1.0, 0.97  # times eager, of each model
 ENOUGH_RUNS = 3  # to say of one model that it wins or loses
-EAGER, COLD, WARM = KINDS = ("eager", "cold", "warm")  # of trainings
+EAGER, ROUNDED, COLD, WARM = KINDS = ("eager", "rounded", "cold", "warm")  # of trainings
 SKIPPED = 3  # steps of an eager training: the first ones warm the allocator and trace
 
 
@@ -79,10 +79,11 @@ class Measured:
     cold: list[Training] = field(default_factory=list)
     warm: list[Training] = field(default_factory=list)
     failed: str = ""
+    rounded: list[Training] = field(default_factory=list)  # eager, its first weights off by rounding; once
 
     def of(self, kind: str) -> list[Training]:
         """Those of one kind."""
-        return {EAGER: self.eager, COLD: self.cold, WARM: self.warm}[kind]
+        return {EAGER: self.eager, ROUNDED: self.rounded, COLD: self.cold, WARM: self.warm}[kind]
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Figure:
     break_even: int | None  # the step, with an empty cache
     break_even_warm: int | None
     peak_ratio: float | None  # compiled over eager memory
-    loss_difference: float | None  # the largest of the compiled trainings, as compiling.losses has it
+    loss_difference: losses.Difference | None  # of the compiled training that differs most
     runs: int
 
     @property
@@ -155,11 +156,12 @@ def beside_eager(measured: Measured) -> list[Training]:
     return measured.warm or measured.cold
 
 
-def loss_difference(measured: Measured) -> float | None:
-    """Return the largest difference of a compiled training from the first eager one."""
+def loss_difference(measured: Measured) -> losses.Difference | None:
+    """Return how far a compiled training is from the first eager one: a wrong one if there is one, else the largest."""
+    rounded = measured.rounded[0].losses if measured.rounded else []
     compiled = (*measured.cold, *measured.warm)
-    found = [losses.largest_difference(measured.eager[0].losses, run.losses) for run in compiled]
-    return max((each for each in found if each is not None), default=None)
+    found = [losses.compare(measured.eager[0].losses, run.losses, rounded, measured.case.dtype) for run in compiled]
+    return max(filter(None, found), key=lambda each: (each.wrong_step > 0, each.largest), default=None)
 
 
 def why_unsettled(measured: Measured) -> str:

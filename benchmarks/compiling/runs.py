@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from compiling.figures import Case, Training
+from compiling.figures import ROUNDED, Case, Training
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "benchmarks/compiler_models"
@@ -130,6 +130,8 @@ class Runner(NamedTuple):
             argv += ["--seconds", str(self.seconds[kind])]
         if self.dropout is not None:
             argv += ["--dropout", str(self.dropout)]
+        if kind == ROUNDED:
+            argv.append("--rounding")
         if case.device != "cpu":
             argv += ["--device", case.device, "--dtype", case.dtype]
         return argv + (["--batch", str(batch)] if batch else [])

@@ -21,9 +21,10 @@ MODELS = ROOT / "benchmarks/compiler_models"
 PROGRAMS = ROOT / "benchmarks/gpu_programs"
 LAUNCHER = ROOT / "src/entrypoint/launcher.py"
 INDUCTOR = {"DLC_COMPILER": "inductor"}
-EAGER, AUTO, GRAPHS, DEFAULT = "eager", "auto", "CUDA graphs", "inductor"
+EAGER, ROUNDED, AUTO, GRAPHS, DEFAULT = "eager", "eager, rounded", "auto", "CUDA graphs", "inductor"
 WAYS = {
     EAGER: {"DLC_COMPILER": "off"},
+    ROUNDED: {"DLC_COMPILER": "off"},  # its first weights are off by rounding
     AUTO: INDUCTOR | {"DLC_COMPILER_MODE": "auto"},
     GRAPHS: INDUCTOR | {"DLC_COMPILER_MODE": "cuda-graphs"},
     DEFAULT: INDUCTOR | {"DLC_COMPILER_MODE": "default"},
@@ -49,18 +50,19 @@ def compile_ahead(host: Host, models: Sequence[str], dtype: str, ways: Sequence[
 
 def train(host: Host, model: str, dtype: str, way: str, steps: int, seconds: float, bound: float) -> dict[str, Any]:
     """Train a model one way, for `steps` steps or `seconds` at most."""
-    place = host.folder / f"{model}-{dtype}-{way.replace(' ', '-')}"
+    place = host.folder / f"{model}-{dtype}-{way.replace(',', '').replace(' ', '-')}"
     run([training(host, place, model, dtype, way, steps, seconds)], bound)
     told = read(place / "out.json")
     figures = {"model": model, "dtype": dtype, "way": way, **speed(told["seconds"], median), "losses": told["losses"]}
     figures |= {"peak_gb": told["peak_bytes"] / 1e9, "framework": told["framework"]}
-    return figures if way == EAGER else figures | told_by(read(place / "report/report.json"))
+    return figures if way in (EAGER, ROUNDED) else figures | told_by(read(place / "report/report.json"))
 
 
 def training(host: Host, place: Path, model: str, dtype: str, way: str, steps: int, seconds: float) -> Command:
     size = "tiny" if host.rehearse else "base"
     argv = [str(host.python), str(MODELS / "pytorch_training.py"), "--model", model, "--size", size, "--dropout", "0"]
     argv += ["--steps", str(steps), "--seconds", str(seconds), "--device", host.device, "--dtype", dtype]
+    argv += ["--rounding"] if way == ROUNDED else []
     place.mkdir(parents=True, exist_ok=True)
     cache = host.folder / "cache" / f"{model}-{dtype}"
     environ = environment(place, WAYS[way] | {"DLC_COMPILE_CACHE": str(cache)})

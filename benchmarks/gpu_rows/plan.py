@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gpu_rows import measures
 from gpu_rows.host import Host
-from gpu_rows.measures import AUTO, DEFAULT, EAGER, GRAPHS
+from gpu_rows.measures import AUTO, DEFAULT, EAGER, GRAPHS, ROUNDED
 from gpu_rows.rows import Result, Row
 
 MODELS = ("bert", "gpt", "resnet", "vit", "llama")
@@ -43,14 +43,23 @@ class Planner(NamedTuple):
         for model in models:
             name = f"model {model} {dtype}"
             choice = partial(measures.train, self.host, model, dtype, AUTO, MANY_STEPS, self.seconds)
-            eager = partial(self.eager, model, dtype, f"{name} {AUTO}")
+            eager = partial(self.eager, model, dtype, EAGER)
             found.append(self.row(f"{name} {AUTO}", self.seconds, choice, ["transformers"]))
             found.append(self.row(f"{name} {EAGER}", 10, eager, ["transformers"]))
         return found
 
-    def eager(self, model: str, dtype: str, auto: str, bound: float) -> Mapping[str, Any]:
-        steps = measures.steps_to_compare(self.done, auto, KNOWN_STEPS)
-        return measures.train(self.host, model, dtype, EAGER, steps, EAGER_SECONDS, bound)
+    def eager(self, model: str, dtype: str, way: str, bound: float) -> Mapping[str, Any]:
+        steps = measures.steps_to_compare(self.done, f"model {model} {dtype} {AUTO}", KNOWN_STEPS)
+        return measures.train(self.host, model, dtype, way, steps, EAGER_SECONDS, bound)
+
+    def rounded(self, models: Sequence[str], dtype: str) -> list[Row]:
+        """Of each model how far rounding alone carries its losses: what those of other ways are allowed as well."""
+        return [
+            self.row(
+                f"model {model} {dtype} {ROUNDED}", 10, partial(self.eager, model, dtype, ROUNDED), ["transformers"]
+            )
+            for model in models
+        ]
 
     def variants(self, models: Sequence[str], dtype: str, ways: Sequence[str]) -> list[Row]:
         """Of each model the ways that the runtime may choose, each from the start of compiling on."""
@@ -85,9 +94,10 @@ def plan(host: Host, minutes: float, done: Mapping[str, Result]) -> list[Row]:
     planner = Planner(host, done, AUTO_SECONDS * minutes / MINUTES)
     rows = planner.ahead(MODELS, "bf16", (DEFAULT, GRAPHS)) + planner.models(MODELS, "bf16") + planner.jobs()
     rows += planner.variants(MODELS, "bf16", (GRAPHS, DEFAULT))
-    return rows + planner.models(MODELS, "fp32") + planner.variants(MODELS, "fp32", (GRAPHS, DEFAULT))
+    rows += planner.models(MODELS, "fp32") + planner.rounded(MODELS, "fp32")
+    return rows + planner.variants(MODELS, "fp32", (GRAPHS, DEFAULT))
 
 
 def rehearsed(planner: Planner, models: Sequence[str], ways: Sequence[str]) -> list[Row]:
     rows = planner.ahead(models, "bf16", ways) + planner.models(models, "bf16") + planner.jobs()
-    return rows + planner.variants(models, "bf16", ways)
+    return rows + planner.rounded(models, "bf16") + planner.variants(models, "bf16", ways)

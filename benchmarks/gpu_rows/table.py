@@ -11,7 +11,7 @@ from compiling.figures import GPU_GOAL, LEAST_ON_GPU
 
 from gpu_rows.rows import FAILED, LEFT_OUT, MEASURED, Result
 
-EAGER, AUTO = "eager", "auto"
+EAGER, ROUNDED, AUTO = "eager", "eager, rounded", "auto"
 TRAINER = "trainer"
 MEAN_OF = "bf16"  # whose models' mean has a goal
 MOST_CHOOSING = 60.0  # seconds beside compiling
@@ -22,24 +22,25 @@ def compared(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Return the trainings' figures with how often as fast as eager they are, and how far their losses differ."""
     trainings = [result.figures for result in results if result.state == MEASURED and "way" in result.figures]
     eager = {key_of(each): each for each in trainings if each["way"] == EAGER}
-    return [beside(each, eager.get(key_of(each))) for each in trainings]
+    rounded = {key_of(each): each["losses"] for each in trainings if each["way"] == ROUNDED}
+    shown = [each for each in trainings if each["way"] != ROUNDED]
+    return [beside(each, eager.get(key_of(each)), rounded.get(key_of(each), [])) for each in shown]
 
 
 def key_of(figures: Mapping[str, Any]) -> tuple[str, str]:
     return figures.get("model", TRAINER), figures["dtype"]
 
 
-def beside(figures: Mapping[str, Any], eager: Mapping[str, Any] | None) -> dict[str, Any]:
+def beside(figures: Mapping[str, Any], eager: Mapping[str, Any] | None, rounded: Sequence[float]) -> dict[str, Any]:
     dtype = key_of(figures)[1]
     found = {**figures, "times": None, "loss_difference": None, "losses_compared": 0, "same": True, "memory": None}
     if eager is None or figures["way"] == EAGER:
         return found
-    difference = losses.largest_difference(eager["losses"], figures["losses"])
-    compared_steps = min(len(eager["losses"]), len(figures["losses"]))
+    difference = losses.compare(eager["losses"], figures["losses"], rounded, dtype)
     times = eager["ms"] / figures["ms"] if is_settled(figures) else None
-    found |= {"times": times, "loss_difference": difference, "losses_compared": compared_steps}
+    found |= {"times": times, "loss_difference": difference, "losses_compared": difference.steps if difference else 0}
     found["memory"] = figures["peak_gb"] / eager["peak_gb"] if eager["peak_gb"] and figures["peak_gb"] else None
-    return found | {"same": losses.is_same(difference, dtype)}
+    return found | {"same": losses.is_same(difference)}
 
 
 def is_settled(figures: Mapping[str, Any]) -> bool:

@@ -117,18 +117,45 @@ def test_a_training_of_too_few_eager_steps_is_a_failure_that_says_so() -> None:
 def test_losses_are_those_of_eager_within_the_tolerance_of_the_dtype(dtype: str, allowed: str) -> None:
     losses = module("compiling.losses")
     tolerance = losses.TOLERANCES[dtype]
-    near = losses.largest_difference([4.0, 2.0, 1.0], [4.0, 2.0 + 3.9 * tolerance])
-    far = losses.largest_difference([4.0, 2.0, 1.0], [4.0, 2.0, 1.0 - 4.1 * tolerance, 9.0])
-    assert near == pytest.approx(0.975 * tolerance)  # as a share of the largest eager loss
-    assert losses.is_same(near, dtype)
+    near = losses.compare([4.0, 2.0, 1.0], [4.0, 2.0 + 3.9 * tolerance], [], dtype)
+    far = losses.compare([4.0, 2.0, 1.0], [4.0, 2.0, 1.0 - 4.1 * tolerance, 9.0], [], dtype)
+    assert near.largest == pytest.approx(0.975 * tolerance)  # as a share of the largest eager loss
+    assert losses.is_same(near)
     assert losses.verdict(near, dtype).endswith(f"(at most {allowed})")
-    assert not losses.is_same(far, dtype)
-    assert losses.verdict(far, dtype).startswith("DIFFER: ")
+    assert not losses.is_same(far)
+    assert losses.verdict(far, dtype).startswith("DIFFER from step 3 on: ")
+
+
+def test_losses_may_differ_by_what_rounding_alone_has_made_until_the_same_step_and_no_more() -> None:
+    losses = module("compiling.losses")
+    eager, rounded = [4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.02, 1.0]  # at step 3, 0.005 of the largest
+    late = losses.compare(eager, [4.0, 3.0, 2.0, 1.07], rounded, "fp32")
+    assert losses.is_same(late)
+    assert losses.verdict(late, "fp32") == ("1.8e-02 (at most 0.001, or 4 times what rounding alone makes, 5.0e-03)")
+    assert not losses.is_same(losses.compare(eager, [4.0, 3.0, 2.0, 1.09], rounded, "fp32"))
+    early = losses.compare(eager, [4.0, 3.07, 2.0, 1.0], rounded, "fp32")
+    assert early.wrong_step == 2  # as far as at step 4 above, where rounding had not made anything of it yet
+
+
+def test_only_steps_are_compared_for_which_rounding_was_measured() -> None:
+    found = module("compiling.losses").compare([4.0, 3.0, 2.0], [4.0, 3.0, 9.0], [4.0, 3.0], "fp32")
+    assert (found.steps, found.wrong_step) == (2, 0)
+
+
+def test_a_wrong_training_is_told_beside_one_that_differs_more_and_is_right() -> None:
+    figures = module("compiling.figures")
+    held = measured(eager=[plain(0.1)], cold=[training(0.1, 9, 0.1, 10)], warm=[training(0.1, 9, 0.1, 10)])
+    held.eager = [figures.Training([0.1] * 12, losses=[4.0, 3.0, 2.0])]
+    held.rounded = [figures.Training([0.1] * 12, losses=[4.0, 3.0, 2.2])]
+    for kind, told in (("cold", [4.0, 3.1, 2.0]), ("warm", [4.0, 3.0, 2.7])):
+        runs = [figures.Training(each.seconds, report=each.report, losses=told) for each in held.of(kind)]
+        setattr(held, kind, runs)
+    assert figures.figure(held).loss_difference.wrong_step == 2
 
 
 def test_a_training_without_losses_is_not_compared() -> None:
     losses = module("compiling.losses")
-    assert losses.largest_difference([], [1.0]) is None
+    assert losses.compare([], [1.0], [], "fp32") is None
     assert losses.verdict(None, "fp32") == "not compared"
 
 
@@ -293,7 +320,8 @@ cache = os.environ.get("DLC_COMPILE_CACHE", "")
 warm = os.path.isdir(cache)
 seconds = [0.2] * 5 + [3.0] + [0.1 if cache else 0.2] * 6
 out = {"seconds": seconds, "peak_bytes": 0, "batch": 2, "framework": "stand-in 1.0", "device": "CPU"}
-out["losses"] = [4.0] * 11 + [1.0 if cache and asked["--model"] == "resnet" else 1.001]
+wrong = 1.005 if cache and asked["--model"] == "resnet" else 1.0
+out["losses"] = [4.0] * 11 + [1.001 if "--rounding" in sys.argv else wrong]
 open(asked["--out"], "w").write(json.dumps(out))
 if cache:
     assert os.environ["DLC_COMPILER"] == "inductor"
@@ -323,7 +351,7 @@ def test_without_time_each_model_is_trained_once_of_each_kind(
     stand_in(tmp_path, monkeypatch, "--models", "bert,gpt", "--minutes", "0", "--json", str(tmp_path / "out.json"))
     module("compiler").main()
     written = json.loads((tmp_path / "out.json").read_text())
-    kinds = ["eager", "cold", "warm"]
+    kinds = ["eager", "rounded", "cold", "warm"]
     assert [(run["case"][-4:].strip(), run["kind"]) for run in written["trainings"]] == [
         *(("bert", kind) for kind in kinds), *(("gpt", kind) for kind in kinds)
     ]  # fmt: skip
@@ -344,7 +372,7 @@ def test_a_run_compares_eager_cold_and_warm_and_tells_of_a_model_that_failed(
     assert "| pytorch inductor vit | failed: pytorch inductor vit, cold: exit code 1 |" in table
     assert "| 0.200 | at most 0.20: met | 2 |" in table
     written = json.loads((tmp_path / "out.json").read_text())
-    assert [run["kind"] for run in written["trainings"]] == ["eager", "eager", "cold", "warm", "warm"]
+    assert [run["kind"] for run in written["trainings"]] == ["eager", "eager", "rounded", "cold", "warm", "warm"]
     assert written["software"] == "stand-in 1.0"
     assert "10.0 s, empty cache" in (tmp_path / "out.svg").read_text()
 
@@ -357,14 +385,16 @@ def test_losses_that_differ_from_the_eager_ones_are_told_and_fail_the_run(
     with pytest.raises(SystemExit) as end:
         module("compiler").main()
     assert end.value.code == 1
-    assert "| DIFFER: 2.5e-04, expected at most 0.0001 | 1 | inductor |" in capsys.readouterr().out
+    told = "| DIFFER from step 12 on: 1.2e-03, expected at most 0.0001, or 4 times what rounding alone makes, 2.5e-04 |"
+    assert told in capsys.readouterr().out
 
 
 def test_with_dropout_no_losses_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in(tmp_path, monkeypatch, "--models", "resnet", "--runs", "1", "--dropout")
+    stand_in(tmp_path, monkeypatch, "--models", "resnet", "--runs", "1", "--dropout", "--json", str(tmp_path / "out"))
     module("compiler").main()
+    assert "rounded" not in (tmp_path / "out").read_text()
     assert "| not compared | 1 | inductor |" in capsys.readouterr().out
 
 

@@ -65,7 +65,8 @@ def test_every_model_has_its_first_row_before_any_model_has_another_variant() ->
 def test_a_rehearsal_has_a_row_of_each_kind() -> None:
     assert [each.name for each in planned(rehearse=True)] == [
         "model bf16: compiling ahead", "model bert bf16 auto", "model bert bf16 eager", "trainer on", "trainer off",
-        "feed local", "feed remote", "suite", "profile", "model bert bf16 inductor",
+        "feed local", "feed remote", "suite", "profile",
+        "model bert bf16 eager, rounded", "model bert bf16 inductor",
     ]  # fmt: skip
 
 
@@ -246,7 +247,7 @@ def test_the_page_compares_times_and_losses_with_eagers_and_has_the_candidates()
     assert page.startswith("2026-11-27 08:00, commit 1234567: NVIDIA H200, 580.1, 143771 MiB; 16 cores, Python 3.12.1")
     assert "| bert | bf16 | auto | 40.0 | 1.25 | 31.0 | 8.0 | 1.0e-03 (at most 0.02), 2 compared |" in page
     assert "| bert | bf16 | eager | 50.0 |  |  | 8.0 |  |" in page
-    assert "| bert | bf16 | CUDA graphs | 25.0 | 2.00 | 20.0 | 8.0 | DIFFER: 2.5e-01, expected at most 0.02" in page
+    assert "| bert | bf16 | CUDA graphs | 25.0 | 2.00 | 20.0 | 8.0 | DIFFER from step 2 on: 2.5e-01, expected" in page
     assert "bf16, auto: 1.25 times as fast as eager, geometric mean of 1 models; lowest 1.25." in page
     assert "| bert bf16 | inductor | 44 | 40.0 | 1.22 to 1.27 times as fast as eager | 30.0 |  | taken |" in page
     assert "bert bf16: inductor from step 90 on; choosing took 33 s." in page
@@ -269,6 +270,14 @@ def test_the_page_has_the_goals_of_the_trainer_and_of_memory_that_were_missed() 
     assert "peak memory, times eager's: 1.12, goal at most 1: missed." in page
     assert "trainings whose losses differ: 1.00, goal at most 0: missed." in page
     assert "geometric mean" not in page
+
+
+def test_losses_that_differ_no_more_than_rounding_makes_them_are_the_same_on_the_page() -> None:
+    auto, eager, graphs = trainings()
+    rounded = result("rounded", eager.figures | {"way": "eager, rounded", "losses": [2.0, 1.15]})
+    page = module("gpu_rows.table").page(facts(), [auto, eager, graphs, rounded], "1234567")
+    assert "2.5e-01 (at most 0.02, or 4 times what rounding alone makes, 7.5e-02), 2 compared |" in page
+    assert "eager, rounded" not in page
 
 
 def test_a_training_that_ended_while_it_compiled_or_measured_has_no_speed() -> None:
@@ -301,6 +310,7 @@ def test_the_file_holds_the_rows_so_far_after_each_row(tmp_path: Path) -> None:
         assert [one["name"] for one in written["rows"]] == ["auto", "eager", "graphs"][:count]
     assert [one["times"] for one in written["compared"]] == [1.25, None, 2.0]
     assert [one["same"] for one in written["compared"]] == [True, True, False]
+    assert written["compared"][2]["loss_difference"] == {"largest": 0.25, "rounding": 0.0, "steps": 2, "wrong_step": 2}
     assert report.is_bad()  # losses differ
     assert [file.name for file in tmp_path.iterdir()] == ["out.json"]
 

@@ -50,6 +50,21 @@ def test_the_ranks_of_all_hosts_are_on_one_page_and_no_file_stays_behind(job: Jo
     assert len([*page.parent.glob("rank-*.json")]) == 4
 
 
+def test_a_host_whose_report_cannot_be_read_is_named(job: Job) -> None:
+    job = Job("j", "image", job.folder, (Group("all", (*HOSTS, "algo-3")),), (), program="train.py")
+    for rank, host in enumerate(HOSTS):
+        report(job, host, rank, pid=100)
+    cut = job.opt_ml("algo-3") / "output/data/compiler/rank-2-102.json"
+    cut.parent.mkdir(parents=True)
+    cut.write_text('{"steps": {')
+    page = job.folder / "output/compiler/report.html"
+    assert collect_results(job) == [
+        f"the compiler's report of 2 hosts: {page}",
+        f"it lacks algo-3: {cut.parent} has no report that can be read",
+    ]
+    assert len(merged(job)["ranks"]) == 2
+
+
 def test_hosts_that_train_each_for_itself_are_told_apart(job: Job) -> None:
     for host in HOSTS:
         report(job, host, 0, pid=9)

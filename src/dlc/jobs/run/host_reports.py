@@ -65,7 +65,11 @@ def _merge_place(folders: Mapping[str, Path], target: Path) -> list[str]:
     for host in found:
         for name in (MERGED, PAGE):
             (folders[host] / name).unlink(missing_ok=True)
-    return [f"the compiler's report of {len(found)} hosts: {target / PAGE}"]
+    lacking = [host for host in folders if host not in found]
+    return [
+        f"the compiler's report of {len(found)} hosts: {target / PAGE}",
+        *(f"it lacks {host}: {folders[host]} has no report that can be read" for host in lacking),
+    ]
 
 
 def _read_records(folder: Path) -> list[Record]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlc_lint.script.script import Loop, Script
 
     IsRight = Callable[[cst.CSTNode], bool]
+    Change = cst.Call | cst.AugAssign | cst.Assign
 
 FEWEST_STEPS = 10
 
@@ -48,31 +49,45 @@ def _few_turns(script: Script, loop: Loop) -> bool:
 
 
 def _keeps(script: Script, loop: Loop, loss: str) -> Iterator[tuple[cst.CSTNode, cst.Name]]:
-    """Recognise `losses.append(loss)` and `total += loss` of what outlives a turn of the loop."""
-    changes: list[cst.Call | cst.AugAssign] = [*script.inside(loop.body, cst.Call)]
-    for node in (*changes, *script.inside(loop.body, cst.AugAssign)):
+    """Recognise `losses.append(loss)`, `total += loss` and `total = total + loss` of what outlives a turn."""
+    changes: list[Change] = [*script.inside(loop.body, cst.Call), *script.inside(loop.body, cst.AugAssign)]
+    for node in (*changes, *script.inside(loop.body, cst.Assign)):
         into, value, is_right = _change(node)
         if not isinstance(value, cst.Name) or value.value != loss or nearest_loop(script, node) is not loop:
             continue
-        if _outlives(script, into, loop, is_right):
+        if _outlives(script, into, loop, is_right, changed_by=node):
             yield node, value
 
 
-def _change(node: cst.Call | cst.AugAssign) -> tuple[cst.CSTNode | None, cst.CSTNode | None, IsRight]:
+def _change(node: Change) -> tuple[cst.CSTNode | None, cst.CSTNode | None, IsRight]:
     """Return what becomes longer or larger, by what, and what it must have been before."""
     if isinstance(node, cst.AugAssign):
         adds = isinstance(node.operator, cst.AddAssign)
         return node.target if adds else None, node.value, _is_number
+    if isinstance(node, cst.Assign):
+        return *_sum(node), _is_number
     if isinstance(node.func, cst.Attribute) and node.func.attr.value == "append" and len(node.args) == 1:
         return node.func.value, node.args[0].value, _is_list
     return None, None, _is_list
 
 
-def _outlives(script: Script, kept: cst.CSTNode | None, loop: Loop, is_right: IsRight) -> bool:
+def _sum(node: cst.Assign) -> tuple[cst.CSTNode | None, cst.CSTNode | None]:
+    """Return `total` and `loss` of `total = total + loss` and `total = loss + total`."""
+    target, value = node.targets[0].target, node.value
+    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
+        return None, None
+    for one, other in ((value.left, value.right), (value.right, value.left)):
+        if len(node.targets) == 1 and one.deep_equals(target):
+            return target, other
+    return None, None
+
+
+def _outlives(script: Script, kept: cst.CSTNode | None, loop: Loop, is_right: IsRight, changed_by: Change) -> bool:
     """Return whether a name is bound to a list or number before the loop, not again in it, and not used up."""
     if not isinstance(kept, cst.Name) or kept.value in losses_of(script):
         return False
-    values = [one for one in script.values(kept) if one is not None]
+    own = changed_by.value if isinstance(changed_by, cst.Assign) else None
+    values = [one for one in script.values(kept) if one is not None and one is not own]
     inside = any(loop.body in script.ancestors(value) for value in values)
     emptied = any(
         attribute(call.func) in ("clear", "pop") and isinstance(call.func, cst.Attribute)

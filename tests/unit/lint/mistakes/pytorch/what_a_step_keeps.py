@@ -48,6 +48,15 @@ for (x,) in on_the_gpu:
     parts = []
     for part in range(2):
         parts.append(loss)
+mean, shown, weighted, joined = 0.0, 0.0, 0, 0
+for (x,) in on_the_gpu:
+    loss = model(x).sum()
+    loss.backward()
+    mean = mean + loss  # mistake: DLC117
+    weighted = loss + weighted  # mistake: DLC117
+    shown = shown + loss.item()
+    joined = 0
+    joined = joined + loss
 bar = tqdm(pinned)
 for inputs, labels in bar:
     loss = model(inputs.cuda(non_blocking=True)).sum()

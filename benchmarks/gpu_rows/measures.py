@@ -21,10 +21,10 @@ MODELS = ROOT / "benchmarks/compiler_models"
 PROGRAMS = ROOT / "benchmarks/gpu_programs"
 LAUNCHER = ROOT / "src/entrypoint/launcher.py"
 INDUCTOR = {"DLC_COMPILER": "inductor"}
-EAGER, ROUNDED, AUTO, GRAPHS, DEFAULT = "eager", "eager, rounded", "auto", "CUDA graphs", "inductor"
+EAGER, ROUNDED, AUTO, GRAPHS, DEFAULT = "eager", "rounded", "auto", "CUDA graphs", "inductor"
 WAYS = {
     EAGER: {"DLC_COMPILER": "off"},
-    ROUNDED: {"DLC_COMPILER": "off"},  # its first weights are off by rounding
+    ROUNDED: {"DLC_COMPILER": "off"},  # eager, its first weights off by rounding
     AUTO: INDUCTOR | {"DLC_COMPILER_MODE": "auto"},
     GRAPHS: INDUCTOR | {"DLC_COMPILER_MODE": "cuda-graphs"},
     DEFAULT: INDUCTOR | {"DLC_COMPILER_MODE": "default"},
@@ -50,7 +50,7 @@ def compile_ahead(host: Host, models: Sequence[str], dtype: str, ways: Sequence[
 
 def train(host: Host, model: str, dtype: str, way: str, steps: int, seconds: float, bound: float) -> dict[str, Any]:
     """Train a model one way, for `steps` steps or `seconds` at most."""
-    place = host.folder / f"{model}-{dtype}-{way.replace(',', '').replace(' ', '-')}"
+    place = host.folder / f"{model}-{dtype}-{way.replace(' ', '-')}"
     run([training(host, place, model, dtype, way, steps, seconds)], bound)
     told = read(place / "out.json")
     figures = {"model": model, "dtype": dtype, "way": way, **speed(told["seconds"], median), "losses": told["losses"]}

@@ -11,7 +11,7 @@ from compiling.figures import GPU_GOAL, LEAST_ON_GPU
 
 from gpu_rows.rows import FAILED, LEFT_OUT, MEASURED, Result
 
-EAGER, ROUNDED, AUTO = "eager", "eager, rounded", "auto"
+EAGER, ROUNDED, AUTO = "eager", "rounded", "auto"
 TRAINER = "trainer"
 MEAN_OF = "bf16"  # whose models' mean has a goal
 MOST_CHOOSING = 60.0  # seconds beside compiling

@@ -20,7 +20,7 @@ SECONDS = MINUTES * 60.0 + 600
 CARRIED = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")  # pure Python
 KINDS = (
     "model bf16: compiling ahead", "model bert bf16 auto", "model bert bf16 eager", "trainer on", "trainer off",
-    "feed local", "feed remote", "suite", "profile", "model bert bf16 eager, rounded", "model bert bf16 inductor",
+    "feed local", "feed remote", "suite", "profile", "model bert bf16 rounded", "model bert bf16 inductor",
 )  # fmt: skip
 
 

@@ -113,35 +113,6 @@ def test_a_training_of_too_few_eager_steps_is_a_failure_that_says_so() -> None:
         module("compiling.figures").figure(held)
 
 
-@pytest.mark.parametrize(("dtype", "allowed"), [("fp32", "0.001"), ("bf16", "0.02")])
-def test_losses_are_those_of_eager_within_the_tolerance_of_the_dtype(dtype: str, allowed: str) -> None:
-    losses = module("compiling.losses")
-    tolerance = losses.TOLERANCES[dtype]
-    near = losses.compare([4.0, 2.0, 1.0], [4.0, 2.0 + 3.9 * tolerance], [], dtype)
-    far = losses.compare([4.0, 2.0, 1.0], [4.0, 2.0, 1.0 - 4.1 * tolerance, 9.0], [], dtype)
-    assert near.largest == pytest.approx(0.975 * tolerance)  # as a share of the largest eager loss
-    assert losses.is_same(near)
-    assert losses.verdict(near, dtype).endswith(f"(at most {allowed})")
-    assert not losses.is_same(far)
-    assert losses.verdict(far, dtype).startswith("DIFFER from step 3 on: ")
-
-
-def test_losses_may_differ_by_what_rounding_alone_has_made_until_the_same_step_and_no_more() -> None:
-    losses = module("compiling.losses")
-    eager, rounded = [4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.02, 1.0]  # at step 3, 0.005 of the largest
-    late = losses.compare(eager, [4.0, 3.0, 2.0, 1.07], rounded, "fp32")
-    assert losses.is_same(late)
-    assert losses.verdict(late, "fp32") == ("1.8e-02 (at most 0.001, or 4 times what rounding alone makes, 5.0e-03)")
-    assert not losses.is_same(losses.compare(eager, [4.0, 3.0, 2.0, 1.09], rounded, "fp32"))
-    early = losses.compare(eager, [4.0, 3.07, 2.0, 1.0], rounded, "fp32")
-    assert early.wrong_step == 2  # as far as at step 4 above, where rounding had not made anything of it yet
-
-
-def test_only_steps_are_compared_for_which_rounding_was_measured() -> None:
-    found = module("compiling.losses").compare([4.0, 3.0, 2.0], [4.0, 3.0, 9.0], [4.0, 3.0], "fp32")
-    assert (found.steps, found.wrong_step) == (2, 0)
-
-
 def test_a_wrong_training_is_told_beside_one_that_differs_more_and_is_right() -> None:
     figures = module("compiling.figures")
     held = measured(eager=[plain(0.1)], cold=[training(0.1, 9, 0.1, 10)], warm=[training(0.1, 9, 0.1, 10)])
@@ -151,12 +122,6 @@ def test_a_wrong_training_is_told_beside_one_that_differs_more_and_is_right() ->
         runs = [figures.Training(each.seconds, report=each.report, losses=told) for each in held.of(kind)]
         setattr(held, kind, runs)
     assert figures.figure(held).loss_difference.wrong_step == 2
-
-
-def test_a_training_without_losses_is_not_compared() -> None:
-    losses = module("compiling.losses")
-    assert losses.compare([], [1.0], [], "fp32") is None
-    assert losses.verdict(None, "fp32") == "not compared"
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])

@@ -5,9 +5,11 @@ An editable install has the checkout itself.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -26,9 +28,20 @@ class WheelData(BuildHookInterface):
     """Adds every file of the tree that content keys are made from, and what `dlc test` and `dlc init` need."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name the files, each by its path here and the one in the wheel."""
+        """Name a folder with copies: hatchling puts a file that is named here nowhere else, and packages need it too."""
+        if version != "standard":
+            return
+        self._copies = TemporaryDirectory(prefix="dlc-recipes-")
+        for path in list_files():
+            copy = Path(self._copies.name, path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, copy)
+        build_data["force_include"][self._copies.name] = TARGET
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the copies."""
         if version == "standard":
-            build_data["force_include"] |= {str(ROOT / path): f"{TARGET}/{path}" for path in list_files()}
+            self._copies.cleanup()
 
 
 def list_files() -> list[str]:

@@ -28,7 +28,7 @@ class WheelData(BuildHookInterface):
     """Adds every file of the tree that content keys are made from, and what `dlc test` and `dlc init` need."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name a folder with copies: hatchling puts a file that is named here nowhere else, and packages need it too."""
+        """Name a folder with copies: hatchling puts what is named here nowhere else, and packages need it too."""
         if version != "standard":
             return
         self._copies = TemporaryDirectory(prefix="dlc-recipes-")

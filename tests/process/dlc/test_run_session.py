@@ -284,6 +284,33 @@ def test_what_the_engine_does_not_remove_is_a_warning_after_the_results(folder: 
     assert (code, following.left()) == (0, []), said
 
 
+BROKEN_REPORT = """
+open(os.environ["SM_MODEL_DIR"] + "/" + host, "w").close()
+os.makedirs("../output/data/compiler")
+with open("../output/data/compiler/rank-0.json", "w") as file:
+    file.write('{"steps": {}, "compile_seconds": 1}' if host == "algo-1" else "[" * 200_000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [("", 0), ("sys.exit(7)", 7), (WAIT, Interrupted.exit_code)],
+    ids=["ends", "fails", "is stopped"],
+)
+def test_a_report_that_cannot_be_read_costs_neither_the_results_nor_the_exit_code(
+    then: str, expected: int, folder: Path
+) -> None:
+    job = Started(folder, f"{BROKEN_REPORT}\n{then}")
+    if then == WAIT:
+        job.wait_until_ready()
+        job.process.send_signal(signal.SIGINT)
+    code, said = job.end()
+    assert code == expected, said
+    assert sorted(path.name for path in (folder / "results/model").iterdir()) == ["algo-1", "algo-2"]
+    assert "expected the compiler's report of a rank of algo-2, found RecursionError" in said
+    assert job.left() == []
+
+
 REPORT = {
     "version": 1, "state": "ended", "framework": "torch", "host": "algo-1", "rank": 0, "steps": 7,
     "step_seconds": 0.02, "waiting_seconds": 1.4, "computing_seconds": 0.14, "starting_seconds": 0.0,

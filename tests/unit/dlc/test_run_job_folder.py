@@ -15,7 +15,7 @@ from dlc.jobs.run import job_folder
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import collect_results, remove_folders, write_folders, write_host_folder
 from dlc.jobs.run.lifecycle import ContainerState, find_first_failure, parse_moment
-from dlc.jobs.run.run import _summarize, translate_paths
+from dlc.jobs.run.run import _summarize, report_results, translate_paths
 
 
 def test_paths_in_a_hosts_message_are_those_of_this_machine(tmp_path: Path) -> None:
@@ -130,11 +130,15 @@ def test_a_folder_for_checkpoints_is_made_and_keeps_what_an_earlier_job_wrote(tm
     assert contents(kept) == {"1": "", "2": ""}
 
 
+def list_stays(job: Job) -> list[str]:
+    return report_results(job, collect_results(job))
+
+
 def test_models_and_outputs_of_all_hosts_come_together(tmp_path: Path) -> None:
     job = two_hosts(tmp_path)
     write(job, "algo-1", model__a="1", model__deep__b="2", output__data__metrics="3", output__failure="why")
     write(job, "algo-2", model__c="4", model__deep__d="5")
-    assert collect_results(job) == []
+    assert list_stays(job) == []
     assert contents(job.folder / "model") == {"a": "1", "deep/b": "2", "c": "4", "deep/d": "5"}
     assert contents(job.folder / "output") == {"metrics": "3"}
     assert (job.opt_ml("algo-1") / "output/failure").read_text() == "why"
@@ -144,7 +148,7 @@ def test_of_files_with_one_name_the_first_hosts_counts_and_the_other_stays_and_i
     job = two_hosts(tmp_path)
     write(job, "algo-1", model__weights="first", model__same="same", model__x="a file")
     write(job, "algo-2", model__weights="second", model__same="same", model__x__y="below a folder")
-    lines = collect_results(job)
+    lines = list_stays(job)
     assert contents(job.folder / "model") == {"weights": "first", "same": "same", "x": "a file"}
     assert (job.opt_ml("algo-2") / "model/weights").read_text() == "second"
     assert (job.opt_ml("algo-2") / "model/x/y").read_text() == "below a folder"
@@ -155,7 +159,7 @@ def test_a_link_is_moved_as_a_link(tmp_path: Path) -> None:
     job = two_hosts(tmp_path)
     write(job, "algo-1", model__step_9__weights="w")
     (job.opt_ml("algo-1") / "model/latest").symlink_to("step_9")
-    assert collect_results(job) == []
+    assert list_stays(job) == []
     assert (job.folder / "model/latest").readlink() == Path("step_9")
     assert (job.folder / "model/latest/weights").read_text() == "w"
 

@@ -1,82 +1,94 @@
 """Merges what the compiler reported on each host of a job: one page and one file for all ranks.
 
-On a host the ranks' files of that host alone are merged. Here the files of all hosts come together.
+On a host the ranks' files of that host alone are merged. Here the files of all hosts come together, when the results
+have been collected: a report that fails costs nobody a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from dlc_runtime.compiler.report.html_page import render_page
-from dlc_runtime.compiler.report.merge import (
-    MERGED,
-    PAGE,
-    RANKS,
-    merge_records,
-    read_ranks,
-    summary,
-    write_json,
-    write_text,
-)
+from dlc.jobs.run.job_folder import RANK_FILES, ResultFile
 
-# The name of a rank's file, of the compiler's report and of `dlc profile`.
-RANK_FILES = f"{RANKS}*.json"
 Record = dict[str, Any]
 
 
-def merge_host_reports(outputs: Mapping[str, Path], target: Path) -> list[str]:
-    """Write one report for each folder in which hosts have the compiler's; return a line for each.
+def merge_host_reports(results: Sequence[ResultFile], output: Path) -> list[str]:
+    """Write one report for each folder below `output` in which several hosts have the compiler's; return what to say.
 
-    `outputs` are the hosts' folders. What a host merged of its own ranks is removed: all of it is in the new report.
-    Files of ranks that have one name on several hosts get names with their host.
+    What a host merged of its own ranks is removed: all of it is in the new report. What fails is a line that names the
+    hosts.
     """
+    places: dict[Path, dict[str, list[Path]]] = {}
+    for file in results:
+        if file.path.is_relative_to(output) and fnmatchcase(file.path.name, RANK_FILES):
+            places.setdefault(file.path.parent, {}).setdefault(file.host, []).append(file.path)
     lines = []
-    for place in sorted({place for output in outputs.values() for place in _find_places(output)}):
-        folders = {host: output / place for host, output in outputs.items() if (output / place).is_dir()}
-        lines += _merge_place(folders, target / place)
-        _name_by_host(folders)
+    for folder, ranks in sorted(places.items()):
+        # A disk may be full, and what a file holds is the script's affair: the results are there all the same.
+        try:
+            lines += _merge_place(folder, ranks, results)
+        except Exception as error:
+            lines.append(f"warning: {folder}: the reports of {', '.join(ranks)} were not merged: {_describe(error)}")
     return lines
 
 
-def _find_places(output: Path) -> Iterator[Path]:
-    """Return the folders, from `output`, that hold ranks' files. Links are not followed."""
-    for path in output.rglob(RANK_FILES):
-        if path.is_file() and not path.is_symlink():
-            yield path.parent.relative_to(output)
-
-
-def _merge_place(folders: Mapping[str, Path], target: Path) -> list[str]:
+def _merge_place(folder: Path, ranks: Mapping[str, Sequence[Path]], results: Sequence[ResultFile]) -> list[str]:
     """Merge one folder of several hosts. Files that are no report of the compiler are left as they are."""
-    try:
-        found = {host: records for host, folder in folders.items() if (records := _read_records(folder))}
-        if len(found) < 2:
-            return []
-        report = merge_records(_number_ranks(found))
-        report["notes"] += _note_own_trainings(found)
-        target.mkdir(parents=True, exist_ok=True)
-        write_json(str(target / MERGED), report)
-        write_text(str(target / PAGE), render_page(report, summary(report, MERGED)))
-    # A script may write what it wants to these files, and a disk may be full: it is no error of the job.
-    except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        return [f"the compiler's reports of the hosts were not merged: {error}"]
-    for host in found:
-        for name in (MERGED, PAGE):
-            (folders[host] / name).unlink(missing_ok=True)
-    lacking = [host for host in folders if host not in found]
-    return [
-        f"the compiler's report of {len(found)} hosts: {target / PAGE}",
-        *(f"it lacks {host}: {folders[host]} has no report that can be read" for host in lacking),
-    ]
-
-
-def _read_records(folder: Path) -> list[Record]:
-    """Return the compiler's records of a host; none if one of the files is a link, which may lead anywhere."""
-    if any(path.is_symlink() for path in folder.iterdir()):
+    found: dict[str, list[Record]] = {}
+    lines = []
+    for host, path in ((host, path) for host, paths in ranks.items() for path in paths):
+        try:
+            record = _read_record(path)
+        except Exception as error:
+            why = _describe(error)
+            lines.append(f"warning: {path}: expected the compiler's report of a rank of {host}, found {why}")
+        else:
+            found.setdefault(host, []).append(record)
+    if not found:
+        # Other programs call their files so too.
         return []
-    return [record for record in read_ranks(str(folder)) if "compile_seconds" in record]
+    return lines if len(found) < 2 else [_write_report(folder, found, results), *lines]
+
+
+def _write_report(folder: Path, found: Mapping[str, list[Record]], results: Sequence[ResultFile]) -> str:
+    # What is not there when a report is written must not be in the way of results.
+    from dlc_runtime.compiler.report.html_page import render_page
+    from dlc_runtime.compiler.report.merge import MERGED, PAGE, merge_records, summary, write_json, write_text
+
+    report = merge_records(_number_ranks(found))
+    report["notes"] += _note_own_trainings(found)
+    page = render_page(report, summary(report, MERGED))
+    merged = [file for file in results if file.target in (folder / MERGED, folder / PAGE)]
+    for file in merged:
+        if file.host not in found and not file.stays:
+            file.path.rename(file.path.with_stem(f"{file.path.stem}-{file.host}"))
+    write_json(str(folder / MERGED), report)
+    write_text(str(folder / PAGE), page)
+    for file in merged:
+        if file.host in found and file.stays:
+            file.path.unlink()
+    return f"the compiler's report of {len(found)} hosts: {folder / PAGE}"
+
+
+def _read_record(path: Path) -> Record:
+    """Read a rank's report. Raises ValueError for other files, and for a link, which may lead anywhere."""
+    if path.is_symlink():
+        raise ValueError("it is a link")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if not (isinstance(record, dict) and isinstance(record.get("steps"), dict) and "compile_seconds" in record):
+        raise ValueError("it has neither steps nor seconds of compiling")
+    return record
+
+
+def _describe(error: Exception) -> str:
+    """Return an error's kind and words: the words of a KeyError are the key alone."""
+    return f"{type(error).__name__}: {error}"
 
 
 def _number_ranks(found: Mapping[str, list[Record]]) -> list[Record]:
@@ -104,14 +116,3 @@ def _note_own_trainings(found: Mapping[str, list[Record]]) -> list[str]:
     if not _trained_each_for_itself(found):
         return []
     return ["Each host trained for itself. The ranks are numbered over all hosts here."]
-
-
-def _name_by_host(folders: Mapping[str, Path]) -> None:
-    """Rename ranks' files whose name an earlier host has too: rank-0.json of algo-2 becomes rank-0-algo-2.json."""
-    taken: set[str] = set()
-    for host, folder in folders.items():
-        for path in sorted(folder.glob(RANK_FILES)):
-            named = path.with_name(f"{path.stem}-{host}.json")
-            if path.name in taken and not named.exists():
-                path.rename(named)
-            taken.add(path.name)

@@ -10,6 +10,8 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dlc.core.errors import DiskError, DlcError
@@ -27,6 +29,8 @@ INTERFACE = "eth0"
 CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
 # Folder in the results -> folder in a host's /opt/ml.
 PARTS = {"model": "model", "output": "output/data"}
+# A rank's own file, of the compiler's report and of `dlc profile`.
+RANK_FILES = "rank-*.json"
 
 
 def write_folders(job: Job) -> None:
@@ -149,51 +153,64 @@ def make_resource_config(job: Job, host: str) -> dict[str, object]:
     }
 
 
-def collect_results(job: Job) -> list[str]:
-    """Move every host's files. Of several with one name the first host's counts; the others stay, a line for each."""
-    kept: list[Path] = []
-    lines = _merge_reports(job) if len(job.hosts) > 1 else []
+@dataclass(frozen=True)
+class ResultFile:
+    """A file that a host wrote, once the results are collected."""
+
+    host: str
+    # Where it is now.
+    path: Path
+    # Where it belongs in the job's results.
+    target: Path
+
+    @property
+    def stays(self) -> bool:
+        """Tell whether it stayed with its host, because a file of another host has its place."""
+        return self.path != self.target
+
+
+def collect_results(job: Job) -> list[ResultFile]:
+    """Move every host's files. Of several files with one name the first host's counts; the others stay."""
+    found: list[ResultFile] = []
     for part, place in PARTS.items():
         target = job.folder / part
         target.mkdir(exist_ok=True)
         for host in job.hosts:
-            kept += _move_all(job.opt_ml(host) / place, target)
-    return [
-        *lines,
-        *(f"{path.relative_to(job.folder)} stays there: another host wrote a file of that name" for path in kept),
-    ]
+            found += _move_all(host, job.opt_ml(host) / place, target)
+    return found
 
 
-def _merge_reports(job: Job) -> list[str]:
-    """Merge the compiler's reports of the hosts in the results."""
-    # Of one host there is nothing to merge, and most jobs have one.
-    from dlc.jobs.run.host_reports import merge_host_reports
-
-    place = PARTS["output"]
-    return merge_host_reports({host: job.opt_ml(host) / place for host in job.hosts}, job.folder / "output")
-
-
-def _move_all(source: Path, target: Path) -> list[Path]:
-    """Move the files of a folder. Return those that have to stay, because there is another one at their place."""
-    kept = []
+def _move_all(host: str, source: Path, target: Path) -> list[ResultFile]:
+    """Move the files of a folder. What finds a file of another host at its place stays."""
+    found = []
     for folder, names, files in os.walk(source):
         place = target / Path(folder).relative_to(source)
         links = [name for name in names if Path(folder, name).is_symlink()]
         if place.is_symlink() or (place.exists() and not place.is_dir()):
-            kept.append(Path(folder))
+            found.append(ResultFile(host, Path(folder), place))
             names.clear()
             continue
         place.mkdir(exist_ok=True)
-        kept += [
-            Path(folder, name) for name in sorted([*files, *links]) if not _move_file(Path(folder, name), place / name)
-        ]
-    return kept
+        for name in sorted([*files, *links]):
+            found.append(_move_file(host, Path(folder, name), place / name))
+    return found
 
 
-def _move_file(path: Path, target: Path) -> bool:
-    """Move a file if its place is free; tell whether the target has these bytes now."""
-    if not os.path.lexists(target):
-        path.rename(target)
-        return True
-    plain = path.is_file() and target.is_file() and not path.is_symlink() and not target.is_symlink()
-    return plain and filecmp.cmp(path, target, shallow=False)
+def _move_file(host: str, path: Path, target: Path) -> ResultFile:
+    """Move a file if its place is free. Of two files with the same bytes one is enough.
+
+    A rank's file gets a place with its host's name: ranks of two hosts may have one number.
+    """
+    if _have_same_bytes(path, target):
+        return ResultFile(host, target, target)
+    if os.path.lexists(target) and fnmatchcase(target.name, RANK_FILES):
+        target = target.with_name(f"{target.stem}-{host}.json")
+    if os.path.lexists(target):
+        return ResultFile(host, path, target)
+    path.rename(target)
+    return ResultFile(host, target, target)
+
+
+def _have_same_bytes(path: Path, other: Path) -> bool:
+    plain = path.is_file() and other.is_file() and not path.is_symlink() and not other.is_symlink()
+    return plain and filecmp.cmp(path, other, shallow=False)

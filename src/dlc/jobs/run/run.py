@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.claims import claim_job, remove_leftovers
 from dlc.jobs.run.containers import BASE, JobCommands, format_mount, make_commands, option_if_set
+from dlc.jobs.run.host_reports import merge_host_reports
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
+from dlc.jobs.run.job_folder import PARTS, ResultFile, collect_results, remove_folders, write_folders
 from dlc.jobs.run.known_jobs import make_facts
 from dlc.jobs.run.lifecycle import (
     ContainerState,
@@ -85,9 +87,17 @@ def _gather_results(
 ) -> None:
     """Collect the results in the job's folder, and say on stderr how it has ended."""
     take_files_back(job, engine)
-    for line in collect_results(job):
+    for line in report_results(job, collect_results(job)):
         log.say(line)
     log.say(_summarize(job, states, ended_by_itself=ended_by_itself))
+
+
+def report_results(job: Job, results: Sequence[ResultFile]) -> list[str]:
+    """Merge the hosts' reports; return a line for each report, for what failed, and for each file that stayed."""
+    lines = merge_host_reports(results, job.folder / "output") if len(job.hosts) > 1 else []
+    left = [file.path for file in results if file.stays and os.path.lexists(file.path)]
+    stays = "stays there: another host wrote a file of that name"
+    return [*lines, *(f"{path.relative_to(job.folder)} {stays}" for path in left)]
 
 
 def _follow_job(

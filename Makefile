@@ -10,6 +10,8 @@ WORKERS ?= $(shell expr 3 \* $$(nproc))
 # More options for pytest, such as OPTIONS='--random-order'.
 OPTIONS ?=
 PYTEST := .venv/bin/python -m pytest $(OPTIONS)
+# The same with the dlc that ships: its wheel, and the packages that an index serves today.
+INSTALLED := .venv/bin/python tests/harness/installed.py $(OPTIONS)
 IN_FILES := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 
@@ -33,16 +35,16 @@ example: .venv/ready ## train the example of the default image through the launc
 test: .venv/ready-dev ## unit tests; on the default image its container tests and a job of each kind (6 min)
 	@scripts/test-setup.sh && $(DLC) build $(DEFAULT)
 	@$(PYTEST) -n auto tests/unit; unit=$$?; \
-	$(PYTEST) $(IN_FILES) -m 'core and not long' --image=$(DEFAULT) tests/process tests/container tests/integration && exit $$unit
+	$(INSTALLED) $(IN_FILES) -m 'core and not long' --image=$(DEFAULT) tests/process tests/container tests/integration && exit $$unit
 
 test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, more jobs and builds, faults (28 min)
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
-	@$(PYTEST) $(IN_FILES) -m 'not long' --core-was-run-on=$(DEFAULT) $(TESTED:%=--image=%) tests/container tests/integration
+	@$(INSTALLED) $(IN_FILES) -m 'not long' --core-was-run-on=$(DEFAULT) $(TESTED:%=--image=%) tests/container tests/integration
 
 test-long: .venv/ready-dev ## what takes minutes for a test, strangers' attacks, and all examples of the property tests (nightly)
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@DLC_TEST_EXAMPLES=all $(PYTEST) -n auto tests/unit; unit=$$?; \
-	$(PYTEST) -n $$(expr 3 \* $$(nproc) / 2) --dist loadfile -m long $(TESTED:%=--image=%) tests/process tests/attacks tests/integration && exit $$unit
+	$(INSTALLED) -n $$(expr 3 \* $$(nproc) / 2) --dist loadfile -m long $(TESTED:%=--image=%) tests/process tests/attacks tests/integration && exit $$unit
 
 test-all: .venv/ready-dev ## `make test` and `make test-images`, then the same for every other image, one after the other
 	@scripts/test-all.sh $(TESTED)

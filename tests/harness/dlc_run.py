@@ -33,7 +33,7 @@ class DlcRun:
         folder.mkdir(parents=True)
         self.results = folder / "results"
         self._log = folder / "log"
-        settings = environment(DLC_CACHE_DIR=str(cache), PYTHONPATH=str(find_root() / "src"))
+        settings = environment(DLC_CACHE_DIR=str(cache))
         calm = () if "--remove" in words else CALM_OPTIONS
         with self._log.open("ab") as log:
             self._reader = subprocess.Popen(reader.split(), stdin=subprocess.PIPE, stdout=log) if reader else None

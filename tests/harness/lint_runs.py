@@ -51,7 +51,6 @@ class Here:
 
 def process(module: str, *argv: str, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     """`python -m MODULE ...`; `path` is searched first for modules."""
-    folders = [str(path)] if path else []
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, str(ROOT / "src")])}
+    environment = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
     command = [sys.executable, "-m", *module.split(), *argv]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)

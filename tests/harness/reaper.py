@@ -26,9 +26,7 @@ class Reaper:
 
     def __init__(self, number: str, temporary: Path) -> None:
         environment = {name: value for name, value in os.environ.items() if name != RUN_VARIABLE}
-        environment["PYTHONPATH"] = os.pathsep.join(
-            str(Path(__file__).parents[n] / m) for n, m in ((1, ""), (2, "src"))
-        )
+        environment["PYTHONPATH"] = str(Path(__file__).parents[1])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "harness.reaper", number, str(temporary)], env=environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import FOLDERS, find_root, read_tree
 from harness.engine import connect, docker
+from harness.installed import take_environment
 
 ID = "toy-1.17-training-cpu-py311"
 SPEC = """\
@@ -102,8 +102,8 @@ def step(words: str) -> str:
 
 
 def command(*words: str) -> list[str]:
-    """The command line that runs dlc."""
-    return [sys.executable, "-m", "dlc", *words]
+    """The command line that runs dlc: the one that ships."""
+    return [str(take_environment() / "bin/dlc"), *words]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ DLC = """\
 case "$*" in "run --remove"*) ;; run*) calm="{calm}" ;; esac
 verb=$1
 shift
-PYTHONPATH={sources} exec {python} -m dlc "$verb" $calm "$@"
+exec {python} -m dlc "$verb" $calm "$@"
 """
 A_JOB = "20261120-093000-0a1b2c"
 
@@ -68,7 +68,7 @@ def test_a_command_of_the_page_about_running_works(number: int, image: Image, tm
     (tmp_path / "data/rows.csv").write_text("1,2\n")
     program = tmp_path / "bin/dlc"
     program.parent.mkdir()
-    program.write_text(DLC.format(calm=" ".join(CALM_OPTIONS), sources=find_root() / "src", python=sys.executable))
+    program.write_text(DLC.format(calm=" ".join(CALM_OPTIONS), python=sys.executable))
     program.chmod(0o755)
     command = line.replace(DOCUMENTED_ID, image.variant.id).replace("--remove JOB", f"--remove {A_JOB}")
     settings = {**connect().environment, "PATH": f"{program.parent}:{os.environ['PATH']}"}

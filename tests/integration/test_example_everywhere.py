@@ -55,7 +55,7 @@ def check_results(model: Path, output: Path, prepared_on: set[str]) -> None:
 
 
 def test_on_this_machine(file: Path, tmp_path: Path) -> None:
-    settings = environment(DLC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=str(find_root() / "src"))
+    settings = environment(DLC_CACHE_DIR=str(tmp_path / "cache"))
     words = command("run", str(file), "--output", str(tmp_path / "results"))
     done = run_program(words, cwd=find_root(), env=settings, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -90,7 +90,7 @@ def test_on_slurm(file: Path, image: Image, slurm: Slurm, tmp_path: Path) -> Non
     bundle = make_bundle(image.ref, tmp_path / "bundle", mounts)
     words = ("submit", str(file), "--to", "slurm", "--wait", "--name", "digits", "--output", str(folder))
     options = ("--with", "container=oci", "--with", f"bundle={bundle}")
-    settings = {**CALM, "DLC_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(find_root() / "src")}
+    settings = {**CALM, "DLC_CACHE_DIR": str(tmp_path / "cache")}
     done = slurm.command(sys.executable, "-P", "-m", "dlc", *words, *options, env=settings, seconds=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     check_results(folder / "model", folder / "output", {"n1", "n2"})

@@ -154,7 +154,7 @@ def test_the_way_from_an_idle_gpu_to_a_running_job_can_be_walked(image: Image, t
     assert [words[0] for words in commands] == ["run", "profile", "advise", "run"]
     for name in ("buildspec", "docker", "src", "examples"):
         (tmp_path / name).symlink_to(find_root() / name)
-    settings = toy.environment(DLC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=str(find_root() / "src"))
+    settings = toy.environment(DLC_CACHE_DIR=str(tmp_path / "cache"))
     said = []
     for words in commands:
         if words[0] == "run":

@@ -11,7 +11,7 @@ import pytest
 from harness import toy
 from harness.engine import connect, docker, run_once
 from harness.images import Image
-from harness.installed import build_package, install_wheel, run_installed
+from harness.installed import run_installed, take_environment
 
 pytestmark = [
     pytest.mark.integration,
@@ -41,7 +41,7 @@ class Project:
 def project(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project with one more package, built by two commands."""
     home = tmp_path_factory.mktemp("home")
-    found = Project(install_wheel(build_package(home / "package")[1], home / "venv"), home)
+    found = Project(take_environment() / "bin/dlc", home)
     found.run("init", "demo", "--from", image.variant.id, "--package", PACKAGE)
     found.ref = found.run("show", "--ref", inside="demo").strip()
     found.run("build", inside="demo")

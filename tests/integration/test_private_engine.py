@@ -113,7 +113,7 @@ class Private:
         variables = {"DLC_ENGINE_DIR": "e", "DLC_CACHE_DIR": "c", "DOCKER_CONFIG": "d"}
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
         self._environment |= {name: str(folder / value) for name, value in variables.items()}
-        self._environment["PYTHONPATH"] = f"{ROOT / 'src'}:{ROOT / 'tests'}"
+        self._environment["PYTHONPATH"] = str(ROOT / "tests")
 
     def named(self) -> None:
         """As `eval "$(dlc engine env)"` leaves the shell."""

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
 from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
 from dlc.jobs.run.lifecycle import remove_containers
@@ -36,7 +35,7 @@ class Dlc:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.settings = environment(DLC_CACHE_DIR=str(folder / "cache"), PYTHONPATH=str(find_root() / "src"))
+        self.settings = environment(DLC_CACHE_DIR=str(folder / "cache"))
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -102,7 +102,6 @@ class Submitted:
         self.environ = {
             "SHY": SECRET,
             "DLC_CACHE_DIR": str(folder / "cache"),
-            "PYTHONPATH": str(ROOT / "src"),
         }
 
     def _words(self, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
 from harness.engine import HANG_BOUND, docker
 from harness.images import Image
+from harness.installed import TOOLS
 from harness.reaper import END_SECONDS, LABEL, RUN_VARIABLE, processes
 
 HANG_SECONDS = HANG_BOUND + END_SECONDS
@@ -62,7 +62,7 @@ def left(number: str, temporary: Path, of_dlc_run: list[str]) -> list[str]:
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_nothing(image: Image, tmp_path: Path, signum: signal.Signals) -> None:
     temporary = tmp_path / "nested"
-    argv = [sys.executable, "-m", "pytest", "-n", "2", f"--basetemp={temporary}", "-m", ""]
+    argv = [TOOLS / "python", "-m", "pytest", "-n", "2", f"--basetemp={temporary}", "-m", ""]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", RUN_VARIABLE))}
     with subprocess.Popen(
         [*argv, f"--image={image.variant.id}", str(TESTS)], cwd=find_root(), env=environment,

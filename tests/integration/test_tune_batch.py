@@ -37,7 +37,7 @@ def the_largest_batch_fits(image: Image, tmp_path: Path, script: str) -> None:
     words = ("--hp-name", "batch-size", "--hp", "batch-size=128", "--hp", "learning-rate=0.1")
     limits = ("--lr-name", "learning-rate", "--memory", str(LIMIT), "--steps", "2", *CALM_OPTIONS)
     results = ("--output", str(tmp_path / "out"), "--json")
-    settings = environment(DLC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=str(find_root() / "src"))
+    settings = environment(DLC_CACHE_DIR=str(tmp_path / "cache"))
     done = subprocess.run(
         command("tune-batch", image.ref, str(SCRIPTS / script), *words, *limits, *results), cwd=find_root(),
         env=settings, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False,

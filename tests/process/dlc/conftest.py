@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     client.chmod(0o755)
     (tmp_path / "docker").mkdir()
     for name, value in {
-        "PATH": f"{client.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"),
+        "PATH": f"{client.parent}:{os.environ['PATH']}",
         "STAND_IN_DOCKER": str(tmp_path / "docker"), "DOCKER_HOST": f"unix://{tmp_path}/docker.sock",
         "DLC_CACHE_DIR": str(tmp_path / "cache"),
     }.items():  # fmt: skip

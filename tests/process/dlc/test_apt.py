@@ -79,8 +79,7 @@ def test_a_killed_dlc_leaves_no_guard_behind(host: Path, number: int) -> None:
         "apt.POLICY, apt.UNFINISHED = Path(sys.argv[1], 'policy-rc.d'), Path(sys.argv[1], 'updates');"
         "apt.install_packages(['tool'], Path(sys.argv[1], 'work'))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    dlc = subprocess.Popen([sys.executable, "-c", program, str(host)], env=environment, stderr=subprocess.DEVNULL)
+    dlc = subprocess.Popen([sys.executable, "-c", program, str(host)], stderr=subprocess.DEVNULL)
     wait_for(host / "seen")
     assert apt.POLICY.exists()
     dlc.send_signal(number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from dlc.build.bake_file import HostInputs
 from dlc.core.errors import DlcError, EngineError, RegistryError, UsageError
 from dlc.engine.pushed import read_record
 from dlc.plan.plan import Plan, make_plan
+from harness.installed import TOOLS
 from harness.registry import Registry
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen, write_tree
 
@@ -36,12 +36,12 @@ def host(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     write_tree(specimen(), tmp_path / "checkout")
     programs = tmp_path / "bin"
     programs.mkdir()
-    script = f'#!/bin/sh\nexec {sys.executable} {TESTS}/process/dlc/builder_client.py "$@"\n'
+    script = f'#!/bin/sh\nexec {TOOLS}/python {TESTS}/process/dlc/builder_client.py "$@"\n'
     (programs / "docker").write_text(script)
     (programs / "docker").chmod(0o755)
     variables = {
         "PATH": f"{programs}:/usr/bin:/bin", "CALLS": str(tmp_path / "calls"), "BAKED": str(tmp_path / "baked"),
-        "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}", "DLC_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": str(TESTS), "DLC_CACHE_DIR": str(tmp_path / "cache"),
         "PLATFORMS": "linux/amd64", "SOURCE_DATE_EPOCH": "1790000000", **registry.login(tmp_path / "docker"),
     }  # fmt: skip
     for name, value in variables.items():

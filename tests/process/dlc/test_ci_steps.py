@@ -13,13 +13,13 @@ from harness.ci_machine import (
     EXAMPLES,
     IMAGE,
     PARENT,
-    ROOT,
     VALUES,
     list_calls,
     read_example,
     read_scripts,
     write_programs,
 )
+from harness.installed import TOOLS
 
 # Reads the words as dlc itself does, so that an option that there is not ends the step.
 DLC = """#!{python}
@@ -58,7 +58,6 @@ class Runner:
         write_programs(programs, DLC.format(python=sys.executable))
         self.environment = {**os.environ, **VALUES, "PATH": f"{programs}:{os.environ['PATH']}"}
         self.environment |= {"CALLS": str(self.calls), "GITHUB_PATH": str(self.path), "GITHUB_OUTPUT": str(self.output)}
-        self.environment["PYTHONPATH"] = str(ROOT / "src")
 
     def run(self, script: str, changed: str = IMAGE, **more: str) -> int:
         argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
@@ -137,6 +136,6 @@ def test_the_first_job_lists_what_changed(system: str, runner: Runner) -> None:
     ],
 )
 def test_the_schema_of_the_system_accepts_the_file(schema: str, file: str, options: tuple[str, ...]) -> None:
-    argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *options, str(EXAMPLES / file)]
+    argv = [TOOLS / "python", "-m", "check_jsonschema", "--builtin-schema", schema, *options, str(EXAMPLES / file)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

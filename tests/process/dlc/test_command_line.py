@@ -29,9 +29,8 @@ def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dlc(*argv: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "dlc", *argv]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture
@@ -68,9 +67,8 @@ def test_the_process_exits_with_the_code_of_its_error_and_shows_no_traceback() -
 
 def test_a_reader_that_had_enough_is_no_error() -> None:
     command = f"{sys.executable} -m dlc plan --json | head -n 1"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, without_warnings(done.stderr)) == (0, "")
 
@@ -81,12 +79,10 @@ def without_warnings(stderr: str) -> str:
 
 
 def test_a_full_disk_is_an_error_with_its_own_code() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "dlc", "plan"],
             cwd=ROOT,
-            env=environment,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -97,9 +93,8 @@ def test_a_full_disk_is_an_error_with_its_own_code() -> None:
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-"])
 def test_a_closed_stdout_is_a_wrong_command_line_and_no_traceback(closed: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = f"{sys.executable} -m dlc plan {closed}"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert done.returncode == UsageError.exit_code
     assert "Traceback" not in done.stderr
     assert ("stdout is closed" in done.stderr) is ("2>&-" not in closed)
@@ -107,16 +102,15 @@ def test_a_closed_stdout_is_a_wrong_command_line_and_no_traceback(closed: str) -
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&-", "2>&- <&-"])
 def test_other_closed_streams_do_no_harm(closed: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = f"{sys.executable} -m dlc plan --json {closed}"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0
     assert json.loads(done.stdout)["targets"]
 
 
 def failing(variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     program = "import sys, dlc.cli, dlc.__main__ as m; dlc.cli.run = lambda argv: {}['absent']; sys.exit(m.main([]))"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables}
+    environment = {**os.environ, **variables}
     return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
 
 
@@ -165,7 +159,8 @@ IN_ANY_FOLDER = ("list", "show", "plan", "size", "sbom", "scan", "advise", "prof
                  "init", "build", "test", "diff", "push", "verify", "export", "verify-reproducible",
                  "submit", "ci", "promote", "prune", "site")  # fmt: skip
 WITHOUT_IMAGES = ("engine", "doctor", "packages", "lint", "ps", "logs", "stop", "exec", "clean", "completion")
-WITHOUT_A_CHECKOUT = (*IN_ANY_FOLDER, *WITHOUT_IMAGES)
+# What `lock` says depends on where this dlc is from: test_wheel.py has it.
+WITHOUT_A_CHECKOUT = (*IN_ANY_FOLDER, *WITHOUT_IMAGES, "lock")
 
 
 @pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])
@@ -197,10 +192,7 @@ def test_what_only_reads_works_in_any_folder(
 )
 def test_planning_imports_nothing_that_it_does_not_need(verb: str, needed: tuple[str, ...]) -> None:
     program = f"import sys; from dlc.__main__ import main; main([{verb!r}]); print(*sys.modules, file=sys.stderr)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
     loaded = set(done.stderr.split())
     assert "dlc.buildspec.matrix" in loaded
     assert sorted(loaded & set(HEAVY) - set(needed)) == []
@@ -210,7 +202,7 @@ def check(**variables: str) -> tuple[int, str]:
     """Exit code and messages of `dlc docs --check`."""
     done = subprocess.run(
         [sys.executable, "-m", "dlc", "docs", "--check"], cwd=find_root(), capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(find_root() / "src"), **variables},
+        env={**os.environ, **variables},
     )  # fmt: skip
     return done.returncode, done.stderr
 
@@ -224,7 +216,7 @@ def end_without_reader(words: Sequence[str], folder: Path) -> subprocess.Complet
     """Run dlc, whose stdout is a pipe that nobody reads; each line is written at once."""
     reading, writing = os.pipe()
     os.close(reading)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with os.fdopen(writing, "w") as output:
         return subprocess.run(
             [sys.executable, "-m", "dlc", *words], cwd=folder, env=environment, stdout=output, stderr=subprocess.PIPE,
@@ -243,7 +235,7 @@ def test_work_that_a_reader_ends_before_it_is_done_is_no_success(tmp_path: Path)
 
 def test_what_a_verb_found_stays_its_exit_code_if_nobody_reads_it() -> None:
     # What is printed is written at the end.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": ""}
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
     program = (
         "import sys, dlc.cli; from dlc.__main__ import main; "
         "dlc.cli.run = lambda _: print('found') or 7; sys.exit(main(['lint']))"
@@ -256,8 +248,7 @@ def test_what_a_verb_found_stays_its_exit_code_if_nobody_reads_it() -> None:
 
 
 def test_an_error_that_nobody_can_read_keeps_its_exit_code() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with open("/dev/full", "w") as full:
         words = [sys.executable, "-m", "dlc", "list", "nothing-*"]
-        done = subprocess.run(words, cwd=ROOT, env=environment, stderr=full, timeout=60)
+        done = subprocess.run(words, cwd=ROOT, stderr=full, timeout=60)
     assert done.returncode == SelectorError.exit_code

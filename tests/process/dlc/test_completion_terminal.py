@@ -54,7 +54,7 @@ class Shell:
         self.name = name
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        settings = {"PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm",
+        settings = {"PATH": f"{home / 'bin'}:{os.environ['PATH']}", "TERM": "xterm",
                     "HOME": str(home), "DLC_CACHE_DIR": str(home / "cache"), "HISTFILE": "", "INPUTRC": "/dev/null",
                     "LANG": "C.UTF-8", "SHELL": str(shutil.which(name))}  # fmt: skip
         self.child = subprocess.Popen(
@@ -99,7 +99,6 @@ def make_home(home: Path, shell: str) -> None:
         with file.open("w") as opened:
             subprocess.run(
                 [sys.executable, "-m", "dlc", "completion", "fish"], stdout=opened, check=True, timeout=BOUND_SECONDS,
-                env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
             )  # fmt: skip
 
 

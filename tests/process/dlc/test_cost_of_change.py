@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from dlc.core import process
 from dlc.core.checkout import FOLDERS, find_root, read_tree
 from dlc.core.errors import LockError
 from dlc.plan.plan import make_plan
+from harness.installed import TOOLS
 
 ROOT = find_root(Path(__file__).parent)
 # Tests that read this repository's own images.
@@ -84,7 +84,7 @@ def test_a_new_framework_version_changes_no_test(tmp_path: Path) -> None:
             shutil.copy(ROOT / path, root / path)
     (root / "buildspec/pytorch/99.1-training.yml").write_text(NEW_VERSION)
     write_lock(root, "pytorch-99.1-*")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ABOUT_IMAGES]
+    command = [TOOLS / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *ABOUT_IMAGES]
     done = process.run_program(command, cwd=root, env={"PYTHONPATH": f"{root}/src:{root}/tests"}, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -20,6 +20,7 @@ from dlc.cli.site import require_site
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import DiskError, LockError, SelectorError, UsageError
 from dlc.plan.plan import make_plan
+from harness.installed import TOOLS
 
 ROOT = find_root(Path(__file__).parent)
 TORCH = "pytorch-2.13-training-cpu-py311"
@@ -167,7 +168,7 @@ def test_an_export_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_hadolint_accepts_the_dockerfile_of_every_image(tmp_path: Path) -> None:
-    program = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    program = shutil.which("hadolint", path=f"{TOOLS}:{os.environ['PATH']}")
     assert program, "hadolint is one of the development tools: scripts/bootstrap.sh dev"
     tree = read_tree(ROOT)
     whole = make_plan(tree)

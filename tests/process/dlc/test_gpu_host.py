@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from harness.installed import TOOLS
+
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 HANGS = 120.0  # seconds; only a bound
 
@@ -163,7 +165,7 @@ def test_carried_packages_are_used_only_where_the_host_has_none(tmp_path: Path) 
         with zipfile.ZipFile(tmp_path / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{name}/__init__.py", f"version = {version!r}")
             wheel.writestr(f"{name}-{version}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n")
-    python = module("compiling.runs").pythons(sys.executable, tmp_path / "python").with_line
+    python = module("compiling.runs").pythons(str(TOOLS / "python"), tmp_path / "python").with_line
     module("gpu_rows.host").unpack(tmp_path, python)
     ask = "import dlc_carried, pytest; print(dlc_carried.version, getattr(pytest, 'version', 'of the host'))"
     assert subprocess.check_output([str(python), "-c", ask], text=True) == "3.0 of the host\n"

@@ -109,9 +109,8 @@ def test_a_signal_to_dlc_ends_what_it_runs(number: int, tmp_path: Path) -> None:
         "dlc.cli.run = lambda argv: run_program(argv); sys.exit(m.main(sys.argv[1:]))"
     )
     argv = [sys.executable, "-c", program, sys.executable, "-c", FAMILY.format(then="time.sleep(120)")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     file = tmp_path / "pid"
-    dlc = subprocess.Popen([*argv, str(file)], env=environment, stderr=subprocess.PIPE, text=True)
+    dlc = subprocess.Popen([*argv, str(file)], stderr=subprocess.PIPE, text=True)
     while not (file.exists() and file.read_text()):
         assert dlc.poll() is None
         time.sleep(0.05)
@@ -130,8 +129,7 @@ def test_ctrl_c_while_dlc_still_loads_is_no_traceback() -> None:
         "        if name == 'dlc.cli': os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Finder()); sys.exit(main(['list']))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (Interrupted.exit_code, "", "dlc: interrupted\n")
 
 
@@ -140,9 +138,8 @@ def test_a_closed_terminal_ends_nothing_that_nohup_started() -> None:
         "import os, signal, dlc.cli, dlc.__main__ as m;"
         "dlc.cli.run = lambda _: os.kill(os.getpid(), signal.SIGHUP) or 7; print(m.main([]))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     words = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-c", program]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("7\n", "")
 
 
@@ -220,7 +217,6 @@ threading.Thread(target=run_program, args=(argv,), daemon=True).start()
 while not (Path(sys.argv[2]).exists() and Path(sys.argv[2]).read_text()):
     time.sleep(0.05)
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     argv = [sys.executable, "-c", program, FAMILY.format(then="time.sleep(120)"), str(file)]
-    subprocess.run(argv, env=environment, check=True, timeout=60)
+    subprocess.run(argv, check=True, timeout=60)
     assert gone(int(file.read_text()))

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import pytest
 
@@ -45,7 +44,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         settings = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR", "COLUMNS")}
-        settings |= {"TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[3] / "src"), **environment}
+        settings |= {"TERM": "xterm", **environment}
         code = REPLAY.format(recorded=RECORDED, seconds=seconds)
         setup = "import os, fcntl, termios; os.setsid(); fcntl.ioctl(2, termios.TIOCSCTTY, 0)\n"
         self.child = subprocess.Popen(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,11 +28,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def dlc(*argv: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "dlc", "engine", "remove", *argv]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
-    )
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
 
 
 def test_everything_below_dlcs_own_folder_goes_and_is_said_first(home: Path) -> None:

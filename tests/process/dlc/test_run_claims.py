@@ -41,7 +41,6 @@ def another_dlc(folder: Path) -> subprocess.Popen[str]:
     """A process that runs the job `other`."""
     child = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(claims.__file__).parents[3])},
     )  # fmt: skip
     assert child.stdout
     assert child.stdout.readline() == "held\n"

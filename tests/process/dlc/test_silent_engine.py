@@ -65,8 +65,7 @@ def deaf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def dlc(*argv: str) -> subprocess.CompletedProcess[str]:
     """The finished verb."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", HURRIED, *argv], cwd=ROOT, env=environment, capture_output=True,
+    done = subprocess.run([sys.executable, "-c", HURRIED, *argv], cwd=ROOT, capture_output=True,
                           text=True, timeout=BOUND)  # fmt: skip
     assert "Traceback" not in done.stderr
     return done

@@ -47,7 +47,7 @@ class Login:
         kubectl.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n')
         kubectl.chmod(0o755)
         self.environ = {
-            "PATH": f"{kubectl.parent}:/usr/bin:/bin", "PYTHONPATH": str(SOURCES), "HF_TOKEN": "of the shell",
+            "PATH": f"{kubectl.parent}:/usr/bin:/bin", "HF_TOKEN": "of the shell",
             "DLC_CACHE_DIR": str(folder / "cache"), "STAND_IN_KUBECTL": str(self.state),
         }  # fmt: skip
 

@@ -335,7 +335,7 @@ def test_the_registrys_image_has_to_be_the_one_of_this_machine(
 def test_without_boto3_a_job_is_shown_and_not_sent(account: Account, tmp_path: Path) -> None:
     program = "import sys; sys.modules['boto3'] = None; from dlc.__main__ import main; sys.exit(main())"
     words = [sys.executable, "-c", program, "submit", "job.yml", "--to", "sagemaker"]
-    environ = {**ENVIRON, "PYTHONPATH": str(SOURCES), "HF_TOKEN": "x", "DLC_CACHE_DIR": str(tmp_path)}
+    environ = {**ENVIRON, "HF_TOKEN": "x", "DLC_CACHE_DIR": str(tmp_path)}
     shown = subprocess.run([*words, "--dry-run"], env=environ, capture_output=True, text=True, check=False)
     assert (shown.returncode, json.loads(shown.stdout)["TrainingJobName"]) == (0, "digits")
     sent = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)

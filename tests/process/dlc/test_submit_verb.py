@@ -41,7 +41,7 @@ class Login:
         self.bin.mkdir()
         (self.folder / "train.py").write_text("print(1)")
         (self.folder / "job.yml").write_text(JOB)
-        self.environ = {"PATH": f"{self.bin}:/usr/bin:/bin", "PYTHONPATH": str(SOURCES), "HF_TOKEN": "of the shell",
+        self.environ = {"PATH": f"{self.bin}:/usr/bin:/bin", "HF_TOKEN": "of the shell",
                         "DLC_CACHE_DIR": str(folder / "cache")}  # fmt: skip
 
     def add(self, name: str, script: str) -> None:

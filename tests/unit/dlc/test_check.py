@@ -51,3 +51,12 @@ def test_the_hooks_of_a_commit_are_commands_of_the_linters() -> None:
     commands = [found.removesuffix(" --force-exclude") for found in re.findall(r"entry: \.venv/bin/(.*)", hooks)]
     assert len(commands) == hooks.count("- id:")
     assert [command for command in commands if command not in LINT] == ["python scripts/check.py"]
+
+
+def test_make_runs_the_tests_of_processes_and_images_with_the_dlc_that_ships() -> None:
+    """And only those of `tests/unit` with the checkout's own."""
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    runs = [line for line in lines if "$(PYTEST)" in line or "$(INSTALLED)" in line]
+    assert [line for line in runs if ("$(INSTALLED)" in line) == ("tests/unit" in line)] == []
+    assert len([line for line in runs if "$(INSTALLED)" in line]) == 3
+    assert "INSTALLED := .venv/bin/python tests/harness/installed.py $(OPTIONS)" in lines

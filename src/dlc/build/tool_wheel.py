@@ -56,11 +56,16 @@ def find_own_wheel() -> ToolWheel:
     if address.startswith("file://"):
         return _read_own_file(Path(unquote(urlsplit(address).path)), digest, own)
     if not re.fullmatch(WHEEL, address):
-        raise NoWheelError(f"this dlc was installed from {hide_password(address)}, which no project may name")
+        raise NoWheelError(f"this dlc was installed from {_show(address)}, which no project may name")
     if not digest:
         raise NoWheelError(f"this dlc was installed from {address}, and its installer recorded no hash")
     needs = own.locate_file(IN_WHEEL + NEEDS)
     return ToolWheel(ToolPin(address, digest), Path(str(needs)).read_text())
+
+
+def _show(address: str) -> str:
+    """Return an address for messages: without a password, and without a query, which may be a token."""
+    return hide_password(address).partition("?")[0]
 
 
 def find_own_hash() -> str:
@@ -122,7 +127,7 @@ def take_wheel(word: str) -> ToolWheel:
             raise UsageError(f"--tool {word}: expected a file, found: {error.strerror}", "name another file") from None
     address, _, digest = word.partition(HASH_WORD)
     if not re.fullmatch(WHEEL, address):
-        raise UsageError(f"--tool: expected {MEANINGS[WHEEL]}, found {hide_password(address)}", "name another address")
+        raise UsageError(f"--tool: expected {MEANINGS[WHEEL]}, found {_show(address)}", "name another address")
     if not re.fullmatch(DIGEST, digest):
         raise UsageError(
             f"--tool {address}: expected its hash behind the address, found {digest[:80] or 'none'}",

@@ -61,7 +61,7 @@ check: .venv/ready-dev ## what changed since main: ruff, mypy, its unit tests (b
 lint: .venv/ready-dev ## ruff, mypy, hadolint, shellcheck, schema
 	@scripts/lint.sh
 
-tool-lock: .venv/ready ## resolve the tool's own dependencies into requirements.lock and requirements-dev.lock
+tool-lock: .venv/ready ## resolve the tool's own dependencies into requirements*.lock
 	@scripts/lock-tool.sh
 
 .PHONY: help setup image example test test-images test-long test-all test-gpu unit check lint tool-lock

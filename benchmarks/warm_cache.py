@@ -32,9 +32,9 @@ from dlc.core.process import run_program
 from dlc.debian.suites import find_suite
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.plan.contexts import Repo
+from dlc.plan.contexts import Host, Repo
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import SCRIPTS, UV, WHEELS
+from dlc.plan.targets import SCRIPTS, WHEELS
 
 OF_PYTHON = ("cuda", "framework", "training")
 LAYER_STAGES = (*OF_PYTHON, "system", "network", "operating-system", "library", "launcher", "image")
@@ -99,7 +99,8 @@ def floor(variant: Variant, inputs: HostInputs, folder: Path) -> tuple[float, fl
 
 def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[str]:
     """As docker/scripts/python-packages/install.sh does it, for the image's Python, which this host need not have."""
-    argv = [str(inputs.contexts[UV] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
+    [uv] = [folder for context, folder in inputs.contexts.items() if isinstance(context, Host) and context.name == "uv"]
+    argv = [str(uv / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
     argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts[WHEELS])]
     argv += ["--target", str(target), "--python-version", variant.settings.python]
     argv += ["--python-platform", f"x86_64-manylinux_{find_suite(variant.suite).glibc.replace('.', '_')}"]

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Resolves what dlc needs into requirements.lock, what its tests and linters need as well into requirements-dev.lock, and
-# pytest for the images' Pythons into tests/gpu, with hashes and without any index's address. uv's part is copied for
-# `dlc export`.
+# Resolves what dlc and its build need into requirements.lock, what tests and linters need as well into
+# requirements-dev.lock, what an installed dlc needs into requirements-run.lock, and pytest for the images' Pythons into
+# tests/gpu, with hashes and without any index's address. uv's part is copied for `dlc export`, and for content keys.
 set -eu
 cd "$(dirname "$0")/.."
 UV=${UV:-.venv/bin/uv}
@@ -14,8 +14,10 @@ tool="pyproject.toml --all-extras --group build --python-version 3.11"
     compile $tool -o requirements.lock
     compile $tool --group dev --constraints requirements.lock -o requirements-dev.lock
 }
+# The wheel has it, and projects that pin their dlc: docs/own-images.md.
+compile pyproject.toml --all-extras --python-version 3.11 --constraints requirements.lock -o requirements-run.lock
 # `dlc export` writes it into folders whose builds download uv.
 sed -n '/^uv==/,/^[^ ]/{/^uv==/p;/^ /p}' requirements.lock >docker/export/prepare/uv.txt
 # Later versions need a newer typing_extensions than the oldest images have.
 printf 'pytest\nexceptiongroup<1.3\n' | compile - --python-version 3.9 -o tests/gpu/requirements.txt
-echo "wrote requirements.lock, requirements-dev.lock, docker/export/prepare/uv.txt and tests/gpu/requirements.txt"
+echo "wrote requirements.lock, -dev.lock and -run.lock, docker/export/prepare/uv.txt and tests/gpu/requirements.txt"

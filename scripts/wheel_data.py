@@ -19,7 +19,7 @@ ROOT = Path(__file__).absolute().parents[1]
 TARGET = "dlc/recipes"
 # What `dlc test` and `dlc init` take, besides the folders that images are made from.
 MORE = ("tests/container", "tests/harness", "tests/library/compiler/scripts", "examples/pytorch", "examples/tensorflow")
-FILES = ("tests/conftest.py", "pyproject.toml", "requirements-dev.lock")
+FILES = ("tests/conftest.py", "pyproject.toml", "requirements-dev.lock", "requirements-run.lock")
 # Locks of --set are of one checkout alone. The launcher's contract is tested with unit tests of the checkout.
 LEFT_OUT = ("docker/*/locks/*-set-*/*", "tests/container/test_launcher_contract.py")
 

@@ -8,6 +8,7 @@ from dlc.buildspec.lockfile import FILES, INPUT, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.platforms import ANY_PLATFORM
+from dlc.plan.targets import UV_LOCK
 
 DEFAULTS = """\
 repository: dlc
@@ -83,6 +84,7 @@ TEXTS = {
     "docker/pytorch/Dockerfile": RECIPE,
     "docker/tensorflow/Dockerfile": RECIPE,
     "docker/scripts/install.sh": "#!/bin/sh\n",
+    UV_LOCK: "uv==VERSION \\\n    --hash=sha256:00\n",
     **{f"docker/debian/{suite}/versions.txt": "libc6=2.36-9\n" for suite in ("bullseye", "bookworm", "trixie")},
     "src/entrypoint/launcher.py": "print('launched')\n",
     "src/dlc_runtime/__init__.py": "",

@@ -6,9 +6,11 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from dlc.build.disk_space import GB, WORK, data_folder, estimate_need
+from dlc.build.host_inputs import explain_other_uv
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, read_workspace
 from dlc.core.environment import (
@@ -25,6 +27,7 @@ from dlc.engine.connection import QUICK_SECONDS, Engine, absence_error, find_eng
 from dlc.engine.images import find_keys
 from dlc.engine.remedies import advise_without_engine
 from dlc.plan.plan import Plan, make_plan
+from dlc.plan.targets import UV_LOCK, read_uv_version
 
 # For one build: each core compiles Horovod, and all else needs little. Measured with three images.
 MEMORY_PER_CORE_GB = 1.0
@@ -62,6 +65,7 @@ def examine_host() -> list[Finding]:
         "memory": lambda: _check_memory(missing),
         "CA bundle": _check_certificates,
         "local wheels": _check_wheels,
+        "uv": lambda: _check_uv(tree),
     }
     return [found, *(_run_check(name, check) for name, check in checks.items())]
 
@@ -180,6 +184,14 @@ def _check_memory(missing: Plan | None) -> Finding:
 
 def _check_certificates() -> Finding:
     return Finding("CA bundle", "ok", str(find_ca_bundle(os.environ) or "the image's own"))
+
+
+def _check_uv(tree: Tree) -> Finding:
+    if UV_LOCK not in tree:
+        return Finding("uv", "note", f"{version('uv')}; no recipes say which one images are made with", "dlc plan")
+    if other := explain_other_uv(tree):
+        return Finding("uv", "note", other, f"pip install uv=={read_uv_version(tree)}")
+    return Finding("uv", "ok", f"{version('uv')}, with which images are made")
 
 
 def _check_wheels() -> Finding:

@@ -62,7 +62,7 @@ def _require_hash(expected: str, url: str, part: Path) -> None:
         part.unlink()
         raise LockError(
             f"{url}: expected sha256 {expected}, found {found}; it was not unpacked",
-            "compare with the hash that its publisher states: the address or the hash in the buildspec is wrong",
+            "compare with the hash that its publisher states: the address or the hash is wrong",
         )
 
 
@@ -98,7 +98,7 @@ def _download_once(url: str, part: Path, context: ssl.SSLContext) -> None:
         busy = error.code in BUSY or error.code >= http.client.INTERNAL_SERVER_ERROR
         if busy:
             raise _PassingError(f"{url}: {error}", LATER) from None
-        raise LockError(f"{url}: {error}", "correct the address in the buildspec") from None
+        raise LockError(f"{url}: {error}", "correct the address in the buildspec, or in dlc.yml") from None
     except http.client.InvalidURL as error:
         raise _address_error(url, error) from None
     except (OSError, http.client.HTTPException) as error:

@@ -6,7 +6,9 @@ import hashlib
 import os
 import re
 import stat
+import sys
 from collections.abc import Collection
+from importlib.metadata import version
 from pathlib import Path, PurePath
 
 from uv import find_uv_bin
@@ -18,10 +20,11 @@ from dlc.core.atomic_files import draft_folder, hold_lock
 from dlc.core.checkout import SourceFile, Tree, files_below, read_text
 from dlc.core.digests import say_damaged
 from dlc.core.environment import find_ca_bundle, find_secrets, read_proxies
-from dlc.core.platforms import split_suffix
+from dlc.core.platforms import Platform, split_suffix
 from dlc.debian import rootfs, suites
 from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan
+from dlc.plan.targets import UV_LOCK, read_uv_version
 
 SECRET = re.compile(r"--mount=type=secret,id=([A-Za-z0-9_]+)(?= |$)", re.MULTILINE)
 # 1980: the time of folders, and the latest of a file. Nothing in an image is later.
@@ -66,10 +69,9 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
         made = rootfs.make_rootfs(suite, suites.read_recorded(tree, suite), cache)
         return rootfs.keep_rootfs(made, suite, cache) if kind == "tools-" else made
     base, platform = split_suffix(name)
-    if base == "uv" and platform.suffix:
-        program = wheels.fetch_uv(read_text(tree, wheels.UV_LOCK), platform, cache)
-        return snapshot({"uv": SourceFile(program, executable=True)}, cache)
-    makers = {"uv": _copy_uv, "ca": _copy_authorities, "nothing": _make_empty_folder}
+    if base == "uv":
+        return _make_uv_folder(platform, tree, cache)
+    makers = {"ca": _copy_authorities, "nothing": _make_empty_folder}
     return makers[name](cache) if name in makers else wheels.make_wheels_folder(plan, tree, cache)
 
 
@@ -96,9 +98,24 @@ def _make_empty_folder(cache: Path) -> Path:
     return snapshot({}, cache)
 
 
-def _copy_uv(cache: Path) -> Path:
-    """Make a folder that holds the uv binary and nothing else."""
-    return snapshot({"uv": SourceFile(Path(find_uv_bin()).read_bytes(), executable=True)}, cache)
+def explain_other_uv(tree: Tree) -> str:
+    """Tell that this host's uv is not the one that the recipes record; empty if it is."""
+    wanted, here = read_uv_version(tree), version("uv")
+    if wanted == here:
+        return ""
+    return f"uv {here} is installed; images are made with uv {wanted}, which a build fetches by its hash"
+
+
+def _make_uv_folder(platform: Platform, tree: Tree, cache: Path) -> Path:
+    """Make a folder that holds the uv of the recipes and nothing else: this host's, or the one of its wheel."""
+    if other := explain_other_uv(tree):
+        remedy = f"pip install uv=={read_uv_version(tree)}"
+        print(f"dlc: warning: {other}\n  remedy: {remedy}", file=sys.stderr, flush=True)
+    if other or platform.suffix:
+        program = wheels.fetch_uv(read_text(tree, UV_LOCK), platform, cache)
+    else:
+        program = Path(find_uv_bin()).read_bytes()
+    return snapshot({"uv": SourceFile(program, executable=True)}, cache)
 
 
 def snapshot(files: Tree, cache: Path) -> Path:

@@ -41,7 +41,6 @@ from dlc.core.platforms import MACHINES, PLATFORMS, Platform
 from dlc.core.process import run_program
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
-from dlc.plan.targets import UV
 
 FETCH_SECONDS = 3600.0
 NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
@@ -55,7 +54,6 @@ EXCEPTION = "ERROR: Exception:"
 WORDS = (5, 6)
 # A hash as a lock has it.
 HASH = re.compile(r"sha256:([0-9a-f]{64})")
-UV_LOCK = "docker/export/prepare/uv.txt"
 # What uv's wheel is for: any Python, and a C library that every suite has.
 UV_PYTHON, UV_GLIBC = "3.11", "2.28"
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
@@ -209,24 +207,16 @@ def keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: 
 
 
 def fetch_uv(lock: str, platform: Platform, cache: Path) -> bytes:
-    """Return the program uv for another platform, of the version that this host has; `lock` is the text of UV_LOCK.
+    """Return the program uv that the recipes record, for a platform; `lock` is the text of UV_LOCK.
 
-    Its wheel is kept in the cache and checked there. Raises LockError for another version than the recorded one, and
-    if no index has the wheel; PackageIndexError if an index does not answer.
+    Its wheel is kept in the cache and checked there. Raises LockError if no index has the wheel; PackageIndexError if
+    an index does not answer.
     """
-    pin = ("uv", UV.version)
-    entries = parse_entries(lock)
-    if pin not in entries:
-        found = ", ".join(version for _, version in entries) or "none"
-        raise LockError(
-            f"{UV_LOCK}: expected the hashes of uv {UV.version}, which is installed, found those of {found}",
-            f"pip install uv=={found}, or scripts/lock-tool.sh in a checkout",
-        )
+    [(pin, entry)] = parse_entries(lock).items()
     # Without an address: pip's own default index.
     index = IndexedPackages("default", "", ("uv",), UV_PYTHON, UV_GLIBC, platform.machine)
-    wheel = keep_wheel(pin, entries[pin], index, cache)
-    with zipfile.ZipFile(wheel) as archive:
-        return archive.read(f"uv-{UV.version}.data/scripts/uv")
+    with zipfile.ZipFile(keep_wheel(pin, entry, index, cache)) as archive:
+        return archive.read(f"uv-{pin[1]}.data/scripts/uv")
 
 
 def _fetch_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:

@@ -31,9 +31,14 @@ MEANINGS = {
     r"^(unknown|[0-9]{1,9}(\.[0-9]{1,9})?)$": "US dollars for an hour such as 3.825, or unknown",
     r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9\-]+$": "a machine's type such as c5.18xlarge, without `ml.`",
     r"^(dlc ?>= ?[0-9]+(\.[0-9]+){0,3})?$": "dlc >= VERSION, such as dlc >= 1.0, or nothing",
+    # Neither a query nor a fragment: the first may be a password, the second would be a hash of its own.
+    r"^(https://[^\s@?#\\]+/|([A-Za-z0-9_][A-Za-z0-9._\-]*/)*)dlc-[0-9][A-Za-z0-9.+!%]*-py3-none-any\.whl$": (
+        "a path below this folder, or an https address without credentials, that ends with dlc-VERSION-py3-none-any.whl"
+    ),
+    r"^[0-9a-f]{64}$": "64 hexadecimal digits",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
     DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
-    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE, REQUIRES,
+    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE, REQUIRES, WHEEL, DIGEST,
 ) = MEANINGS  # fmt: skip

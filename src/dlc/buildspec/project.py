@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field
 
 import dlc
 from dlc.buildspec.models import Budget, Index, IndexName, Line, Name, OsPackage, Requirement, Variable
+from dlc.buildspec.patterns import DIGEST, LINE, NO_SPACES, REPOSITORY, REQUIRES, WHEEL
 from dlc.buildspec.patterns import INDEX as DASHED
-from dlc.buildspec.patterns import LINE, NO_SPACES, REPOSITORY, REQUIRES
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report, require_value
 from dlc.buildspec.validation import Model, describe_node, validate_node
 from dlc.buildspec.variant import Variant, normal_name
@@ -36,6 +36,13 @@ def _free_name(text: str) -> str:
     return text
 
 
+class Tool(Model):
+    """The dlc that a project is built with: a wheel, and its hash."""
+
+    wheel: Annotated[str, Field(pattern=WHEEL)] = Field(description="a path in the project, or an https address")
+    sha256: Annotated[str, Field(pattern=DIGEST)] = Field(description="its hash")
+
+
 class ProjectFile(Model):
     """dlc.yml: what an image of one's own adds to a released one."""
 
@@ -56,6 +63,7 @@ class ProjectFile(Model):
         default="", description="first part of the image's reference; default: the name"
     )
     budget: Budget | None = Field(default=None, description="how large the image may become")
+    tool: Tool | None = Field(default=None, description="the dlc that this project is built with")
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,13 @@ def _describe_expected(details: ErrorDetails) -> str:
 
 
 def describe_node(node: Node, *, is_address: bool = False) -> str:
-    """Describe the value of a node, short enough for one line. An address is shown without its password."""
+    """Describe the value of a node, short enough for one line. An address is shown without its password and query."""
     if isinstance(node.value, tuple):
         return f"a list of {len(node.value)}"
     if not isinstance(node.value, str):
         return "a mapping"
-    text = hide_password(node.value) if is_address else hide_passwords(node.value)
+    # What is behind the question mark may be a token.
+    text = re.sub(r"\?.+", "?...", hide_password(node.value)) if is_address else hide_passwords(node.value)
     return repr(text[:80]) if node.value else "nothing"
 
 

@@ -129,6 +129,15 @@ def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     return found
 
 
+def warn_of_other_tool(tree: Tree) -> None:
+    """Print a warning if this dlc is another one than the project pins."""
+    from dlc.build.tool_wheel import INSTALL, explain_other_tool
+    from dlc.buildspec.tool_pin import read_named_tool
+
+    if (pin := read_named_tool(tree)) and (found := explain_other_tool(pin)):
+        print(f"dlc: warning: {found}\n  remedy: {INSTALL}", file=sys.stderr)
+
+
 def terminal_columns() -> int | None:
     """Return the characters to a line of the terminal that stdout is; None without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -21,7 +21,7 @@ from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import print_json, warn_of_end
+from dlc.cli.arguments import print_json, warn_of_end, warn_of_other_tool
 from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
@@ -45,6 +45,7 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
     # Before an engine is started: a stale lock ends the run here.
     whole = plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
+    warn_of_other_tool(tree)
     caches = make_caches(args.cache_from, args.cache_to, whole.selected)
     with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display, ExitStack() as begun:
         with display.during("Docker engine", "find it, or start one"):

@@ -16,7 +16,7 @@ from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import open_display
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import print_json, say_progress, warn_of_end
+from dlc.cli.arguments import print_json, say_progress, warn_of_end, warn_of_other_tool
 from dlc.cli.lock import lock_new_project
 from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.core import environment, labels
@@ -80,6 +80,7 @@ def build_and_push(args: argparse.Namespace) -> int:
     # A stale lock ends the run before a builder is started.
     plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
+    warn_of_other_tool(tree)
     ca = environment.find_ca_bundle(os.environ)
     place = open_destination(args.push, ca, list_frameworks(tree), option="--push")
     caches = make_caches(args.cache_from, args.cache_to, [variant.id for variant in variants])

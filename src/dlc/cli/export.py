@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_set, warn_of_end
+from dlc.cli.arguments import add_set, warn_of_end, warn_of_other_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     variant = select_one(tree, args.image, sets)
     plan = plan_variants([variant], tree, [args.image], sets)
     warn_of_end([variant])
+    warn_of_other_tool(tree)
     revision, epoch = read_revision(workspace.root)
     stamps = {labels.CREATED: labels.format_time(epoch), labels.REVISION: revision}
     files = folder.list_files(plan, tree, stamps, epoch, bake=args.bake)

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dlc
+from dlc.build.tool_wheel import HASH_WORD, ToolWheel
 from dlc.buildspec.devcontainer import FILE as DEVCONTAINER
 from dlc.buildspec.devcontainer import write_devcontainer
 from dlc.buildspec.lockfile import FILES
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.project import LONGEST_NAME
 from dlc.buildspec.selection import find_image
+from dlc.buildspec.tool_pin import PIN
 from dlc.buildspec.variant import Variant
+from dlc.cli import init_tool
 from dlc.core.atomic_files import report_disk_errors, write_new_files
 from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_text, read_tree, read_workspace
 from dlc.core.environment import user_path
@@ -59,7 +62,7 @@ script: {script}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add DIR, --from, --name, --package, --devcontainer."""
+    """Add DIR, --from, --name, --package, --devcontainer, --tool."""
     parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="(default: the current folder)")
     parser.add_argument(
         "--from", dest="base", default="", metavar="ID", help=f"the released image (default: {DEFAULT})"
@@ -73,6 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devcontainer", action="store_true",
         help="also write a devcontainer.json, for editors that work in the image; alone in a project that is there",
     )  # fmt: skip
+    parser.add_argument(
+        "--tool", default="", metavar="FILE|ADDRESS",
+        help=f"pin this wheel of dlc, a file or an https address with {HASH_WORD}HASH (default: this dlc's); also in a "
+        "project that is there",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,10 +90,16 @@ def run(args: argparse.Namespace) -> int:
         is_project = (folder / PROJECT).exists()
         there = {path.name for path in folder.iterdir()} if folder.exists() else set()
     if is_project:
-        files = list_additions(args, folder)
-    else:
+        refuse_words_of_new(args, folder / PROJECT)
+    if is_project and args.tool:
+        init_tool.pin_tool(args.tool, folder)
+        if not args.devcontainer:
+            return 0
+    why, files = "", list_additions(folder) if is_project else {}
+    if not is_project:
+        tool, why = init_tool.choose_tool(args.tool)
         recipes = find_workspace().recipes
-        files = list_files(args, folder.resolve().name, read_tree(recipes), recipes)
+        files = list_files(args, folder, read_tree(recipes), recipes, tool)
     new = {path: text for path, text in files.items() if path not in there and not (folder / path).exists()}
     with report_disk_errors(folder, ""):
         write_new_files(folder, new)
@@ -93,28 +107,32 @@ def run(args: argparse.Namespace) -> int:
         print(Path(args.folder, path))
     for path in files.keys() - new.keys():
         print(f"{Path(args.folder, path)}: there already, left as it is")
+    if why:
+        print(f"{PROJECT}: tool is left out: {why}\n  remedy: {PIN}")
     steps = [*([f"cd {shlex.quote(args.folder)}"] if args.folder != "." else []), "dlc build", "dlc run"]
     last = "; or open the folder in its dev container once it is built" if DEVCONTAINER in files else ""
     print(f"next: {' && '.join(steps)}{last}")
     return 0
 
 
-def list_additions(args: argparse.Namespace, folder: Path) -> dict[str, str]:
-    """Return the files that a project which is there gets. Raises UsageError if none was asked for."""
-    file = folder / PROJECT
-    if not args.devcontainer:
+def refuse_words_of_new(args: argparse.Namespace, file: Path) -> None:
+    """Raise UsageError if nothing is asked for that a project which is there can get, or what only a new one gets."""
+    if not (args.devcontainer or args.tool):
         raise UsageError(f"{file}: this folder is a project already", "edit its dlc.yml, or name another")
     for option, value in (("--from", args.base), ("--name", args.name), ("--package", args.packages)):
         if value:
             raise UsageError(f"{option}: expected a folder that is no project yet, found {file}", "edit its dlc.yml")
-    return {
-        DEVCONTAINER: write_devcontainer(
-            load_variants(read_workspace(find_workspace(folder)), platform=ANY_PLATFORM)[-1]
-        )
-    }
 
 
-def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: Path) -> dict[str, str]:
+def list_additions(folder: Path) -> dict[str, str | bytes]:
+    """Return the files that `--devcontainer` adds to a project."""
+    own = load_variants(read_workspace(find_workspace(folder)), platform=ANY_PLATFORM)[-1]
+    return {DEVCONTAINER: write_devcontainer(own)}
+
+
+def list_files(
+    args: argparse.Namespace, folder: Path, tree: Tree, recipes: Path, tool: ToolWheel | None
+) -> dict[str, str | bytes]:
     """Return the files of a new project, dlc.yml last: without it the folder is none.
 
     Raises SelectorError for an image that there is not, UsageError for words that no dlc.yml may have.
@@ -124,7 +142,8 @@ def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: 
         raise UsageError(
             f"--from {args.base}: expected an image of `dlc list`, found a reference", "docs/own-images.md"
         )
-    text = write_text(base, args.name or make_name(folder_name), args.packages)
+    text = write_text(base, args.name or make_name(folder.resolve().name), args.packages)
+    text += init_tool.write_entry(tool.pin) if tool else ""
     try:
         own = load_variants({**tree, PROJECT: SourceFile(text.encode())}, platform=ANY_PLATFORM)[-1]
     except SpecError as error:
@@ -132,7 +151,8 @@ def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: 
             f"no project: these words would make this {PROJECT}:\n{error.message}", "dlc init --help"
         ) from None
     script = recipes / f"examples/{base.header.framework}/{SCRIPT}"
-    files = {".gitignore": IGNORED, SCRIPT: script.read_text()}
+    files: dict[str, str | bytes] = {".gitignore": IGNORED, SCRIPT: script.read_text()}
+    files |= init_tool.list_tool_files(tool, folder) if tool else {}
     if own.lock_input() == base.lock_input():
         # The same request: the released lock is its lock, and no index has to be asked.
         files |= {f"{own.lock_folder}/{name}": read_text(tree, f"{base.lock_folder}/{name}") for name in FILES}

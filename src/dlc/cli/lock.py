@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dlc
+from dlc.build.tool_wheel import read_pinned
 from dlc.buildspec.lockfile import join_entries, parse_entries
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.tool_pin import TOOL_LOCK, ToolPin, read_named_tool, write_tool_lock
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress
-from dlc.core.atomic_files import report_disk_errors
+from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress, warn_of_other_tool
+from dlc.core.atomic_files import replace_text, report_disk_errors
 from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_root, find_workspace, read_workspace
 from dlc.core.environment import list_lost_links
 from dlc.core.errors import UsageError
@@ -39,11 +41,24 @@ def run(args: argparse.Namespace) -> int:
         print(f"dlc: warning: {warning}", file=sys.stderr)
     tree = read_workspace(workspace)
     fill_globs(args, tree)
+    warn_of_other_tool(tree)
     variants = load_variants(tree, args.globs, args.sets, args.platform)
+    if workspace.project and (pin := read_named_tool(tree)):
+        print(write_tool(pin, tree, workspace.project))
     homes = {variant.id: find_home(variant, workspace) for variant in variants}
     for variant in variants:
         print(write_lock(variant, tree, homes[variant.id]))
     return 0
+
+
+def write_tool(pin: ToolPin, tree: Tree, project: Path) -> str:
+    """Write the lock of the project's dlc; return the line that says so."""
+    text = write_tool_lock(pin, read_pinned(pin, project).needs)
+    if TOOL_LOCK not in tree or tree[TOOL_LOCK].data.decode(errors="replace") != text:
+        with report_disk_errors(project, ""):
+            (project / TOOL_LOCK).parent.mkdir(exist_ok=True)
+            replace_text(project / TOOL_LOCK, text)
+    return f"{TOOL_LOCK}: dlc {pin.version} and {len(parse_entries(text))} packages"
 
 
 def find_home(variant: Variant, workspace: Workspace) -> Path:

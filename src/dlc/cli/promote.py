@@ -21,6 +21,7 @@ from dlc.core.errors import UsageError
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.images.proof import policy as policies
 from dlc.images.proof.policy import Policy
+from dlc.images.proof.provenance import explain_other_tools
 from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, require_proven
 from dlc.images.push import promote
 from dlc.images.push.promote import Promoted, RequireProofs
@@ -110,7 +111,8 @@ def make_requirement(file: Path | None, key: Path | None, registry: str, tree: T
     def require_proofs(source: Repository, image: Manifest) -> None:
         build_key = partial(compute_key, tree=tree)
         who = verifiers or (Anybody(),)
-        require_proven(judge_images(source, registry, image.digest, who, policy, build_key), ATTACH)
+        explain = partial(explain_other_tools, tree=tree)
+        require_proven(judge_images(source, registry, image.digest, who, policy, build_key, explain), ATTACH)
 
     return require_proofs
 

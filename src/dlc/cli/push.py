@@ -13,7 +13,16 @@ from dlc.build import base_images
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.models import ScanException
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, say_progress, warn_of_end
+from dlc.cli.arguments import (
+    add_globs,
+    add_json,
+    add_set,
+    fill_globs,
+    print_json,
+    say_progress,
+    warn_of_end,
+    warn_of_other_tool,
+)
 from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.cli.push_proof import Prover, Scanned
 from dlc.core import environment
@@ -71,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     # Before an engine is started: a stale lock ends the run here.
     plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
+    warn_of_other_tool(tree)
     # A wrong --to starts no engine either.
     destination = open_destination(args.to, environment.find_ca_bundle(os.environ), list_frameworks(tree))
     engine = connect()

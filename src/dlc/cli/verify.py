@@ -17,7 +17,7 @@ from dlc.images.proof import policy as policies
 from dlc.images.proof.judge import Verdict
 from dlc.images.proof.opening import Evidence
 from dlc.images.proof.policy import Policy
-from dlc.images.proof.provenance import Origin
+from dlc.images.proof.provenance import Origin, explain_other_tools
 from dlc.images.proof.requirement import find_verifiers, judge_images, require_proven, require_verifiers
 from dlc.images.push.registry import credentials
 from dlc.images.push.registry.http import Session
@@ -51,7 +51,10 @@ def run(args: argparse.Namespace) -> int:
     require_verifiers(verifiers, "dlc verify")
     tree = read_workspace()
     repository, registry, reference = open_reference(args.reference)
-    rows = judge_images(repository, registry, reference, verifiers, policy, partial(compute_key, tree=tree))
+    rows = judge_images(
+        repository, registry, reference, verifiers, policy, partial(compute_key, tree=tree),
+        partial(explain_other_tools, tree=tree),
+    )  # fmt: skip
     if args.json:
         print_json([as_dict(*row) for row in rows])
     else:

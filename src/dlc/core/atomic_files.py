@@ -151,7 +151,7 @@ def replace_together(
                 replace_folder(draft / "folders" / path, root / path)
 
 
-def write_new_files(folder: Path, texts: Mapping[str, str]) -> None:
+def write_new_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
     """Write files that are not there yet, in this order, all of them or none. Folders are made if they are missing.
 
     Raises FileExistsError for a file that is there.
@@ -163,9 +163,9 @@ def write_new_files(folder: Path, texts: Mapping[str, str]) -> None:
             for parent in reversed([each for each in path.parents if not each.exists()]):
                 parent.mkdir()
                 made.append(parent)
-            with path.open("x", encoding="utf-8") as file:
+            with path.open("xb") as file:
                 made.append(path)
-                file.write(text)
+                file.write(text.encode() if isinstance(text, str) else text)
     except BaseException:
         with held:
             for path in reversed(made):

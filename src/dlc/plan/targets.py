@@ -6,14 +6,14 @@ import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 
 from dlc.buildspec import cuda_efa
-from dlc.buildspec.lockfile import framework_version, locked_versions
+from dlc.buildspec.lockfile import framework_version, locked_versions, parse_versions
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
-from dlc.core.checkout import Tree
+from dlc.core.checkout import Tree, read_text
 from dlc.core.environment import PLATFORM
+from dlc.core.errors import SpecError
 from dlc.debian import suites
 from dlc.plan.contexts import Context, Host, Image, Pinned, Repo, TargetRef
 
@@ -22,7 +22,8 @@ SCRIPTS = Repo("docker/scripts")
 ENTRYPOINT = Repo("src/entrypoint")
 RUNTIME = Repo("src/dlc_runtime")
 CHANNEL = Repo("src/dlc_channel")
-UV = Host("uv", version("uv"))
+# The hashes of the uv that installs an image's packages. Content keys have its version, whatever uv this host has.
+UV_LOCK = "docker/export/prepare/uv.txt"
 WHEELS = Host("wheels")
 # What a step needs of the target `tools` to run in a layer that begins from nothing.
 TOOLS = ("/usr", "/bin", "/lib", "/lib64", "/scripts")
@@ -79,6 +80,7 @@ def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> t
     below: dict[str, Context] = {
         "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
         "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
+        "uv": Host(f"uv{variant.platform.suffix}", read_uv_version(tree)),
     }
     lowest = "cuda" if cuda_efa.shared_packages(locked_versions(tree, variant)) else "skeleton"
     stages = {"tools": "tools", "lowest": lowest, "compiled": "compiled"}
@@ -88,6 +90,14 @@ def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> t
     image = _make_image(variant, tree, below, settings or training)
     found = (*rootfs, *offered.values(), framework, training, *([settings] if settings else []), image)
     return tuple(replace(target, platform=variant.platform.name) for target in found)
+
+
+def read_uv_version(tree: Tree) -> str:
+    """Return the version of the uv with which these recipes make images. Raises SpecError if they record none."""
+    found = parse_versions(read_text(tree, UV_LOCK)).get("uv", "")
+    if not found:
+        raise SpecError(f"{UV_LOCK}: expected uv==VERSION with its hashes, found none", "scripts/lock-tool.sh")
+    return found
 
 
 def _make_rootfs(suite: str, tree: Tree) -> Target:
@@ -184,7 +194,6 @@ def _make_contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, 
         "runtime": RUNTIME,
         "channel": CHANNEL,
         "ca": Host("ca"),
-        "uv": replace(UV, name=f"uv{variant.platform.suffix}"),
         "wheels": WHEELS,
         "efa-software": Pinned(software.sha256, software.url) if software.source == "installer" else Host("nothing"),
         "cuda-compat": Pinned(compat.sha256, compat.url) if compat.url else Host("nothing"),

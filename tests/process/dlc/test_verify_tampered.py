@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from verify_shop import Shop, kind_of
 
+import dlc
 from dlc.buildspec.models import ScanException
 from dlc.core.checkout import find_root
 from dlc.core.errors import ProofError
@@ -23,6 +24,7 @@ from dlc.images.proof.statement import BILL, PROVENANCE, SCAN
 from dlc.images.push.referrers import SPDX, attach_document
 from dlc.images.push.registry.repository import KINDS, Manifest, make_digest
 from dlc.images.push.simple_signing import make_signature_tag
+from dlc.plan.targets import UV_LOCK
 from harness.signed_image import CLEAN, DOCUMENT, FOUND, NOW, SignedImage, push_plain, push_signed
 from harness.specimen import PYTORCH_PATH, changed, specimen
 
@@ -210,6 +212,16 @@ def test_what_was_tampered_with_is_refused_by_name(shop: Shop, name: str, tamper
         shop.verify()
     assert f"{name}: expected " in caught.value.message
     assert caught.value.exit_code == 33
+
+
+def test_an_image_that_another_uv_made_is_refused_with_both_versions(shop: Shop) -> None:
+    tree = changed(specimen(), UV_LOCK, "uv==0.13.9 \\\n    --hash=sha256:00\n")
+    push_signed(shop.repository, shop.key, SignedImage(tree=tree))
+    with pytest.raises(ProofError) as caught:
+        shop.verify()
+    assert "sources-differ: expected " in caught.value.message
+    own = f"dlc {dlc.__version__} with uv"
+    assert f"the image was made by {own} 0.13.9, and this is {own} VERSION" in caught.value.message
 
 
 POLICIES: dict[str, tuple[str, str, SignedImage]] = {

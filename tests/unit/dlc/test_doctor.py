@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import doctor
+from dlc.build import doctor, host_inputs
 from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
 from dlc.plan.plan import make_plan
+from dlc.plan.targets import read_uv_version
 from harness.specimen import PYTORCH_PATH, changed, specimen
 
 
@@ -97,8 +98,20 @@ def test_examining_reports_each_check_though_one_fails(monkeypatch: pytest.Monke
     monkeypatch.setattr(doctor, "find_engine", lambda: None)
     monkeypatch.setattr(doctor, "_check_disk", refused)
     found = {finding.name: finding.level for finding in doctor.examine_host()}
-    assert list(found) == ["engine", "platform", "base image", "disk", "memory", "CA bundle", "local wheels"]
+    assert list(found) == ["engine", "platform", "base image", "disk", "memory", "CA bundle", "local wheels", "uv"]
     assert found["disk"] == "note"
+
+
+def test_a_uv_that_makes_no_images_is_named_beside_the_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = specimen()
+    wanted = read_uv_version(tree)
+    monkeypatch.setattr(host_inputs, "version", lambda _: "0.13.9")
+    found = doctor._check_uv(tree)
+    assert (found.level, found.remedy) == ("note", f"pip install uv=={wanted}")
+    assert found.found.startswith(f"uv 0.13.9 is installed; images are made with uv {wanted}")
+    monkeypatch.setattr(host_inputs, "version", lambda _: wanted)
+    assert doctor._check_uv(tree).level == "ok"
+    assert doctor._check_uv({}).level == "note"
 
 
 def test_every_finding_that_is_not_well_says_what_to_type() -> None:

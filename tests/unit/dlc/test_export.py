@@ -12,13 +12,13 @@ import pytest
 
 from dlc.build.export import dockerfile
 from dlc.build.export.dockerfile import render_dockerfile
-from dlc.build.export.folder import UV_LOCK, list_files
+from dlc.build.export.folder import list_files
 from dlc.buildspec.lockfile import FILES, INPUT, parse_entries
 from dlc.core import labels
 from dlc.core.checkout import Tree, find_root, read_text, read_tree
-from dlc.core.errors import HostError, SpecError, UsageError
+from dlc.core.errors import SpecError, UsageError
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import SHARED
+from dlc.plan.targets import SHARED, UV_LOCK
 from harness.specimen import changed
 
 ROOT = find_root(Path(__file__).parent)
@@ -197,10 +197,10 @@ def test_a_file_of_the_lock_folder_that_is_copied_is_refused() -> None:
         render_dockerfile(make_plan(tree, [TORCH]), tree, STAMPS)
 
 
-def test_a_uv_that_is_not_the_recorded_one_is_refused() -> None:
-    tree = changed(TREE, UV_LOCK, "uv==0.0.1 \\\n    --hash=sha256:00\n")
-    with pytest.raises(HostError, match=r"has the hashes of uv 0\.0\.1"):
-        list_files(plan_of(TORCH), tree, STAMPS, EPOCH)
+def test_another_uv_on_this_host_changes_no_file_of_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = export(plan_of(TORCH))
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "99.0")
+    assert list_files(make_plan(TREE, [TORCH]), TREE, STAMPS, EPOCH) == before
 
 
 def test_uv_has_the_hashes_of_requirements_lock() -> None:

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
-from dlc.build import host_inputs
+from dlc.build import host_inputs, wheels
 from dlc.build.wheels import link_or_copy
 from dlc.buildspec.lockfile import FILES, with_headers
 from dlc.core import environment
@@ -18,7 +19,7 @@ from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
 from dlc.core.errors import LockError
 from dlc.plan.contexts import Host, Repo
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import WHEELS, Target
+from dlc.plan.targets import UV_LOCK, WHEELS, Target
 from harness.specimen import specimen
 
 CA = Host("ca")
@@ -44,6 +45,24 @@ def tree_with_lock(lock: str) -> Tree:
 def collected(lock: str, folder: Path) -> host_inputs.HostInputs:
     target = Target("t", "Dockerfile", Repo("locks"), contexts={"wheels": WHEELS, "ca": CA})
     return host_inputs.collect(Plan((target,), ("t",)), tree_with_lock(lock), folder / "cache")
+
+
+def test_a_build_takes_the_uv_of_the_recipes_whatever_uv_this_host_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uv = Host("uv", "0.13.8")
+    plan = Plan((Target("t", "Dockerfile", Repo("locks"), contexts={"uv": uv}),), ("t",))
+    tree = {**tree_with_lock(""), UV_LOCK: SourceFile(b"uv==0.13.8 \\\n    --hash=sha256:00\n")}
+    monkeypatch.setattr(wheels, "fetch_uv", lambda lock, platform, _: f"{lock.split()[0]} {platform.name}".encode())
+    monkeypatch.setattr(host_inputs, "version", lambda _: "0.13.9")
+    found = host_inputs.collect(plan, tree, tmp_path).contexts[uv]
+    assert [(path.name, path.read_text()) for path in found.iterdir()] == [("uv", "uv==0.13.8 linux/amd64")]
+    said = "uv 0.13.9 is installed; images are made with uv 0.13.8, which a build fetches by its hash"
+    assert capsys.readouterr().err == f"dlc: warning: {said}\n  remedy: pip install uv==0.13.8\n"
+    monkeypatch.setattr(host_inputs, "version", lambda _: "0.13.8")
+    assert host_inputs.explain_other_uv(tree) == ""
+    own = host_inputs.collect(plan, tree, tmp_path).contexts[uv] / "uv"
+    assert (own.read_bytes(), capsys.readouterr().err) == (Path(find_uv_bin()).read_bytes(), "")
 
 
 def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_has(

@@ -111,7 +111,7 @@ def test_a_disk_that_refuses_leaves_nothing(
     opened = Path.open
 
     def refuse(path: Path, mode: str = "r", **options: Any) -> object:
-        if mode == "x" and path.name == "dlc.yml":
+        if mode == "xb" and path.name == "dlc.yml":
             raise OSError(number, "refused", str(path))
         return opened(path, mode, **options)
 

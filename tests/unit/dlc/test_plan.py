@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree
-from dlc.core.errors import LockError, SelectorError, UsageError
+from dlc.core.errors import LockError, SelectorError, SpecError, UsageError
 from dlc.debian import suites
-from dlc.plan import targets
 from dlc.plan.changes import Difference, ImageChanges
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, make_identity
 from dlc.plan.plan import Decision, Plan, make_plan
-from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
+from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV_LOCK, WHEELS, Target
 from harness.examples import examples
 from harness.specimen import (
     PYTORCH,
@@ -115,7 +114,7 @@ def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one()
     assert own_base.target(f"{TORCH_ID}/tools").args["TOOLS_PACKAGES"] == "binutils python3 python3-distutils"
     compiled = plan.target(f"{TORCH_ID}/compiled")
     assert (compiled.args["FRAMEWORK"], compiled.args["BUILD_PACKAGES"]) == ("pytorch", "gcc")
-    assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (UV, WHEELS)
+    assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (Host("uv", "VERSION"), WHEELS)
 
 
 def test_a_framework_with_cuda_libraries_stands_on_a_layer_of_them_and_others_on_nothing() -> None:
@@ -155,11 +154,17 @@ def test_a_tag_that_means_another_image_gives_another_key() -> None:
     assert len({key(), *(key(**found) for found in known)}) == 3
 
 
-def test_another_uv_gives_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_have_the_uv_of_the_recipes_and_not_that_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     before = keys(specimen())
-    monkeypatch.setattr(targets, "UV", Host("uv", "0.0.1"))
-    after = keys(specimen())
-    assert before[TORCH_ID] != after[TORCH_ID]
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "99.0")
+    assert keys(specimen()) == before
+    other = keys(changed(specimen(), UV_LOCK, "uv==0.0.1 \\\n    --hash=sha256:00\n"))
+    assert before[TORCH_ID] != other[TORCH_ID]
+
+
+def test_recipes_without_a_uv_say_so() -> None:
+    with pytest.raises(SpecError, match=r"uv\.txt: expected uv==VERSION with its hashes, found none"):
+        make_plan(changed(specimen(), UV_LOCK, "pip==1\n"), ["pytorch-*"])
 
 
 def test_the_text_of_a_context_says_what_it_is() -> None:

@@ -13,13 +13,14 @@ from datetime import timedelta
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+import dlc
 from dlc.core.errors import SelectorError
 from dlc.images.proof.dsse import sign_statement
 from dlc.images.proof.judge import Verdict, judge
 from dlc.images.proof.keys import PrivateKey
 from dlc.images.proof.opening import Evidence, KeyVerifier
 from dlc.images.proof.policy import Policy
-from dlc.images.proof.provenance import Origin
+from dlc.images.proof.provenance import Origin, explain_other_tools, read_origin
 from dlc.images.proof.results import make_test_predicate
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate, make_statement
 from dlc.images.proof.tested import make_record
@@ -52,6 +53,17 @@ def judged(policy: Policy, *bundles: bytes, evidence: Evidence | None = None) ->
 
 def names(verdict: Verdict) -> Iterator[str]:
     return (refusal.name for refusal in verdict.refusals)
+
+
+def test_a_provenance_from_before_it_named_its_uv_says_so() -> None:
+    said = json.loads(json.dumps(SAID[PROVENANCE]))
+    origin = read_origin(said)
+    assert explain_other_tools(origin, IMAGE.tree) == ""
+    del said["runDetails"]["builder"]["version"]["uv"]
+    told = explain_other_tools(read_origin(said), IMAGE.tree)
+    assert f"made by dlc {dlc.__version__} with a uv that it does not record, and this is" in told
+    del said["runDetails"]["builder"]["version"]
+    assert "made by dlc (unknown) with a uv" in explain_other_tools(read_origin(said), IMAGE.tree)
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 
 from dlc.build.export.bake import BAKE_FILE, render_bake
 from dlc.build.export.dockerfile import LOCKS, find_stage_name, is_of_packages, list_indexed, render_dockerfile
-from dlc.build.wheels import UV_LOCK
-from dlc.buildspec.lockfile import parse_versions, without_headers
+from dlc.buildspec.lockfile import without_headers
 from dlc.core import labels
-from dlc.core.checkout import SourceFile, Tree, files_below, read_text
-from dlc.core.errors import HostError
+from dlc.core.checkout import SourceFile, Tree, files_below
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
-from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV
+from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS
 
 PREPARE = "docker/export/prepare"
 # What users may add: git keeps no empty folder.
@@ -45,9 +43,8 @@ WITH_BAKE = " `docker buildx bake` does so, and takes proxies and indexes from y
 def list_files(plan: Plan, tree: Tree, stamps: Mapping[str, str], epoch: int, *, bake: bool = False) -> Tree:
     """Return the files of the folder for the plan's one image, by their path from it.
 
-    Raises as `render_dockerfile` does, and HostError for a uv that is not the recorded one.
+    Raises as `render_dockerfile` does.
     """
-    _require_uv(tree)
     image = plan.target(plan.selected[0])
     texts = {
         "Dockerfile": render_dockerfile(plan, tree, stamps),
@@ -70,16 +67,6 @@ def _list_folders(plan: Plan) -> dict[str, str]:
     folders = {LOCKS: image.context, "scripts": SCRIPTS, "launcher": ENTRYPOINT, "library": RUNTIME,
                "channel": CHANNEL, "debian": image.contexts["debian"], "prepare": Repo(PREPARE)}  # fmt: skip
     return {name: context.folder for name, context in folders.items() if isinstance(context, Repo)}
-
-
-def _require_uv(tree: Tree) -> None:
-    """Raise HostError if dlc's uv is not the one that an exported build downloads: content keys hold its version."""
-    [recorded] = parse_versions(read_text(tree, UV_LOCK)).values()
-    if recorded != UV.version:
-        raise HostError(
-            f"uv {UV.version} is installed, and {UV_LOCK} has the hashes of uv {recorded}",
-            f"pip install uv=={recorded}, or scripts/lock-tool.sh in a checkout",
-        )
 
 
 def _write_readme(plan: Plan, tree: Tree, epoch: int, *, bake: bool) -> str:

@@ -23,6 +23,8 @@ SHOWN_DIGITS = 12
 MOST_NAMED = 5
 # The content key that a checkout builds for an origin; raises DlcError if it builds no such image.
 BuildKey = Callable[[Origin], str]
+# Why that key may be another one although the sources are the same: other tools; empty for the same tools.
+Explain = Callable[[Origin], str]
 T = TypeVar("T")
 
 
@@ -37,8 +39,9 @@ class Verdict:
 class _Judgement:
     """Collects what is proven and what is refused while the proofs are looked at one after the other."""
 
-    def __init__(self, opened: Opened, policy: Policy, now: datetime) -> None:
+    def __init__(self, opened: Opened, policy: Policy, now: datetime, explain: Explain) -> None:
         self.opened = opened
+        self.explain = explain
         self.policy = policy
         self.now = now
         # Only a provenance says from which sources and by which builder an image is.
@@ -77,10 +80,11 @@ class _Judgement:
 
 
 def judge(
-    evidence: Evidence, verifiers: Sequence[Verifier], policy: Policy, build_key: BuildKey, now: datetime
-) -> Verdict:
+    evidence: Evidence, verifiers: Sequence[Verifier], policy: Policy, build_key: BuildKey, now: datetime,
+    explain: Explain = lambda _: "",
+) -> Verdict:  # fmt: skip
     """Judge an image. `build_key` is asked only if the policy compares the image with the checkout."""
-    judgement = _Judgement(open_evidence(evidence, verifiers), policy, now)
+    judgement = _Judgement(open_evidence(evidence, verifiers), policy, now, explain)
     for kind, name in NAMES.items():
         if kind not in (PROVENANCE, BILL, SCAN, TESTS) and name in policy.require and (found := judgement.find(kind)):
             judgement.prove(name, found[0].signer)
@@ -100,7 +104,7 @@ def _judge_provenance(judgement: _Judgement, evidence: Evidence, build_key: Buil
     """Take a provenance that nothing speaks against; if there is none, refuse the image for the first one's faults."""
     faults: list[list[Refusal]] = []
     for origin, signer in judgement.read_all(PROVENANCE, read_origin):
-        found = list(_list_faults(origin, judgement.policy, evidence, build_key))
+        found = list(_list_faults(origin, judgement, evidence, build_key))
         if not found:
             text = f"commit {origin.commit[:SHOWN_DIGITS]}, content key {origin.key[:SHOWN_DIGITS]}"
             judgement.prove("provenance", f"{text}, builder {origin.builder}, {signer}")
@@ -112,8 +116,9 @@ def _judge_provenance(judgement: _Judgement, evidence: Evidence, build_key: Buil
         judgement.refusals.extend(faults[0])
 
 
-def _list_faults(origin: Origin, policy: Policy, evidence: Evidence, build_key: BuildKey) -> Iterator[Refusal]:
+def _list_faults(origin: Origin, judgement: _Judgement, evidence: Evidence, build_key: BuildKey) -> Iterator[Refusal]:
     """Yield what speaks against a provenance."""
+    policy = judgement.policy
     own = {ID: origin.id, KEY: origin.key, PLATFORM: origin.platform, REVISION: origin.revision}
     for label, said in own.items():
         if (found := evidence.labels.get(label, "")) != said:
@@ -126,20 +131,21 @@ def _list_faults(origin: Origin, policy: Policy, evidence: Evidence, build_key: 
     if policy.sources != "any" and not origin.is_clean:
         yield Refusal("sources-changed", f"expected an image of a commit, found sources {origin.revision}")
     elif policy.sources == "checkout":
-        yield from _compare_with_checkout(origin, build_key)
+        yield from _compare_with_checkout(origin, build_key, judgement.explain)
 
 
-def _compare_with_checkout(origin: Origin, build_key: BuildKey) -> Iterator[Refusal]:
+def _compare_with_checkout(origin: Origin, build_key: BuildKey, explain: Explain) -> Iterator[Refusal]:
     try:
         wanted = build_key(origin)
     except DlcError as error:
         yield Refusal("sources-unknown", f"expected an image that this checkout can build, found: {error.message}")
         return
     if wanted != origin.key:
+        why = explain(origin)
         yield Refusal(
             "sources-differ",
             f"expected content key {wanted[:SHOWN_DIGITS]} as this checkout builds {origin.id}, "
-            f"found {origin.key[:SHOWN_DIGITS]} of commit {origin.commit[:SHOWN_DIGITS]}",
+            f"found {origin.key[:SHOWN_DIGITS]} of commit {origin.commit[:SHOWN_DIGITS]}{f'; {why}' if why else ''}",
         )
 
 

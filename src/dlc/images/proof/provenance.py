@@ -18,7 +18,7 @@ from dlc.core.labels import ID, KEY, PLATFORM, REVISION
 from dlc.images.proof.statement import Predicate
 from dlc.plan.contexts import Image, Pinned, Repo
 from dlc.plan.plan import Plan
-from dlc.plan.targets import Target
+from dlc.plan.targets import Target, read_uv_version
 
 BUILD_TYPE = "urn:dlc:build:1"
 # A checkout whose repository has no address.
@@ -47,6 +47,9 @@ class Origin:
     platform: str
     revision: str
     builder: str
+    # The versions of dlc and of its uv that made it; empty if it does not say one.
+    dlc: str
+    uv: str
     # Base image of the user's choice -> its digest when it was built from.
     bases: Mapping[str, str]
 
@@ -93,6 +96,8 @@ def make_provenance(labels: Mapping[str, str], sources: Sources, builder: Builde
     """Return the predicate for an image with these labels. `engine` is the version of the Docker engine."""
     revision = labels.get(REVISION, "")
     outer = {"image": sources.asked, "set": list(sources.sets), "revision": revision}
+    # A push takes only an image with the key of these recipes, so it was made with their uv.
+    versions = {"dlc": dlc.__version__, "uv": read_uv_version(sources.tree), "docker": engine}
     inner = {"id": labels[ID], "contentKey": labels[KEY], "platform": labels.get(PLATFORM, "")}
     return {
         "buildDefinition": {
@@ -102,7 +107,7 @@ def make_provenance(labels: Mapping[str, str], sources: Sources, builder: Builde
             "resolvedDependencies": list(list_materials(sources, revision)),
         },
         "runDetails": {
-            "builder": {"id": builder.id, "version": {"dlc": dlc.__version__, "docker": engine}},
+            "builder": {"id": builder.id, "version": versions},
             **({"metadata": {"invocationId": builder.run}} if builder.run else {}),
         },
     }
@@ -147,6 +152,8 @@ def read_origin(predicate: Predicate) -> Origin:
         if definition["buildType"] != BUILD_TYPE:
             raise ValueError(f"a build of type {definition['buildType']}")
         outer, inner = definition["externalParameters"], definition["internalParameters"]
+        builder = predicate["runDetails"]["builder"]
+        versions = builder.get("version", {})
         bases = {
             str(found["uri"]).removeprefix("docker://"): f"sha256:{found['digest']['sha256']}"
             for found in definition["resolvedDependencies"]
@@ -159,11 +166,24 @@ def read_origin(predicate: Predicate) -> Origin:
             key=str(inner["contentKey"]),
             platform=str(inner["platform"]),
             revision=str(outer["revision"]),
-            builder=str(predicate["runDetails"]["builder"]["id"]),
+            builder=str(builder["id"]),
+            dlc=str(versions.get("dlc", "")),
+            uv=str(versions.get("uv", "")),
             bases=bases,
         )
     except (KeyError, TypeError, AttributeError):
         raise ValueError("JSON that is no provenance of dlc") from None
+
+
+def explain_other_tools(origin: Origin, tree: Tree) -> str:
+    """Tell by which dlc and uv an image was made, and which ones this is; empty if they are the same."""
+    here = (dlc.__version__, read_uv_version(tree))
+    if (origin.dlc, origin.uv) == here:
+        return ""
+    uv = f"uv {origin.uv}" if origin.uv else "a uv that it does not record"
+    return (
+        f"the image was made by dlc {origin.dlc or '(unknown)'} with {uv}, and this is dlc {here[0]} with uv {here[1]}"
+    )
 
 
 def _is_hex(text: str) -> bool:

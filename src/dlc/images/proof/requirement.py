@@ -10,7 +10,7 @@ from pathlib import Path
 from dlc.core.errors import ProofError, UsageError
 from dlc.images.proof.dsse import Bundle
 from dlc.images.proof.evidence import list_images, read_evidence
-from dlc.images.proof.judge import BuildKey, Verdict, judge
+from dlc.images.proof.judge import BuildKey, Explain, Verdict, judge
 from dlc.images.proof.keyless import make_verifier
 from dlc.images.proof.keys import read_public_key
 from dlc.images.proof.opening import Evidence, KeyVerifier, Verifier
@@ -57,7 +57,7 @@ def require_verifiers(verifiers: Sequence[Verifier], verb: str) -> None:
 
 def judge_images(
     repository: Repository, registry: str, reference: str, verifiers: Sequence[Verifier], policy: Policy,
-    build_key: BuildKey,
+    build_key: BuildKey, explain: Explain = lambda _: "",
 ) -> list[Judged]:  # fmt: skip
     """Read and judge the image of a reference, or those of all platforms if it means an index.
 
@@ -66,7 +66,7 @@ def judge_images(
     found = []
     for name in list_images(repository, registry, reference):
         evidence = read_evidence(repository, registry, name)
-        found.append((evidence, judge(evidence, verifiers, policy, build_key, datetime.now(UTC))))
+        found.append((evidence, judge(evidence, verifiers, policy, build_key, datetime.now(UTC), explain)))
     return found
 
 

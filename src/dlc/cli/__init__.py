@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 
 import dlc
 from dlc.buildspec.problems import did_you_mean
-from dlc.cli.arguments import split_passed_on
+from dlc.cli.own_words import Words, describe_misplaced, split_words
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
-# stand between its arguments, of which some may be left out. PASSES_ON: the words behind a -- are args.arguments.
-# The others, as they were typed, are args.typed.
+# stand between its arguments, of which some may be left out. ends_own_words(found) tells where the verb's own words end:
+# args.typed are these; the words behind them, or behind a --, are args.arguments. BEHIND says how words get there.
 VERBS = {
     "init": "dlc.cli.init",
     "list": "dlc.cli.list",
@@ -73,15 +73,20 @@ UNRECOGNIZED = "unrecognized arguments: "
 class Parser(argparse.ArgumentParser):
     """argparse with errors of ours, and without abbreviated options."""
 
+    # How words get to the script or the command that the verb starts; empty if it starts none.
+    behind = ""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError; an option that is none comes with the one that is meant."""
         unknown = message.removeprefix(UNRECOGNIZED).split() if message.startswith(UNRECOGNIZED) else []
-        options = [word.partition("=")[0] for word in unknown if word.startswith("--")]
-        near = [hint for option in options if (hint := did_you_mean(option, self._option_string_actions))]
-        raise UsageError("; ".join([f"{self.prog}: {message}", *near]), f"{self.prog} --help")
+        names = [word.partition("=")[0].removeprefix("--") for word in unknown if word.startswith("--")]
+        known = [option.removeprefix("--") for option in self._option_string_actions if option.startswith("--")]
+        near = [hint.replace("'", "'--", 1) for name in names if (hint := did_you_mean(name, known))]
+        behind = f"; {self.behind}" if unknown and self.behind else ""
+        raise UsageError("; ".join([f"{self.prog}: {message}", *near]), f"{self.prog} --help{behind}")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -97,9 +102,11 @@ def run(argv: Sequence[str]) -> int:
     verb = argv[0]
     parser, module = make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
-    words, passed_on = split_passed_on(argv[1:]) if getattr(module, "PASSES_ON", False) else (argv[1:], None)
-    args = parse(words)
-    args.typed, args.arguments = words, passed_on
+    is_last = getattr(module, "ends_own_words", None)
+    words = split_words(parser, argv[1:], is_last) if is_last else Words(argv[1:], None)
+    args = parse(words.own)
+    args.typed, args.arguments = words.own, words.passed_on
+    args.is_marked, args.misplaced = not words.last, describe_misplaced(parser, words)
     # For the verb that completes the words of others.
     args.verbs, args.make_parser = tuple(VERBS), make_parser
     return int(module.run(args))
@@ -137,6 +144,7 @@ def make_parser(verb: str) -> tuple[Parser, ModuleType]:
         epilog=f"example: {module.EXAMPLE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.behind = getattr(module, "BEHIND", "")
     module.add_arguments(parser)
     return parser, module
 

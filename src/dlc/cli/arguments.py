@@ -111,14 +111,6 @@ def parse_positive(text: str) -> float:
     )
 
 
-def split_passed_on(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Return the words that are for dlc, and those behind the first --, which it passes on; None without a --."""
-    if "--" not in words:
-        return words, None
-    place = words.index("--")
-    return words[:place], words[place + 1 :]
-
-
 def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     """Print a warning for each image whose end of patch is near or past; returns the warnings."""
     from dlc.buildspec import variant

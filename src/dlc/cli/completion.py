@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from dlc.cli.own_words import only_behind_mark, split_words
+from dlc.cli.own_words import only_behind_mark as ends_own_words  # noqa: F401 - the command line reads it
 from dlc.core.errors import DlcError
 
 HELP = "print what lets bash, zsh or fish complete the words of dlc"
 EXAMPLE = "dlc completion bash"
-PASSES_ON = True
 # The table of verbs imports this file by name, so it is handed over: a verb's parser and module.
 Parsers = Callable[[str], tuple[argparse.ArgumentParser, ModuleType]]
 # A line that lets the shell complete files too.
@@ -109,8 +110,9 @@ def complete(words: Sequence[str], verbs: Sequence[str], make_parser: Parsers) -
     if verb not in verbs:
         return []
     parser, module = make_parser(verb)
-    if "--" in before:
-        return [FILES] if getattr(module, "PASSES_ON", False) else []
+    is_last = getattr(module, "ends_own_words", only_behind_mark)
+    if "--" in before or split_words(parser, [*before, last], is_last).passed_on is not None:
+        return [FILES] if is_last is not only_behind_mark else []
     options = parser._option_string_actions
     if before and (action := options.get(before[-1])) and action.nargs != 0:
         return _complete_value(action)

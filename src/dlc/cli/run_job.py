@@ -8,6 +8,7 @@ import re
 import secrets
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from dlc.buildspec.project import read_project as read_project_file
 from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.cli.job_files import is_job_file, read_file_options, save_job
 from dlc.cli.lint import lint_note
+from dlc.cli.own_words import MARK, names_script
 from dlc.core.checkout import find_workspace, read_project, read_workspace
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import EngineError, UsageError
@@ -35,15 +37,24 @@ from dlc.jobs.run.run import run_job
 from dlc.jobs.run.watch import explain_watch
 
 HELP = "run a training job on this machine, a container for each host"
-EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
+EXAMPLE = (
+    "dlc run --hosts 2 --distributed torchrun --channel training=./data pytorch-2.13-training-cpu-py311 train.py --lr 0.1"
+)
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
-# To the script.
-PASSES_ON = True
+BEHIND = (
+    "what is for the script stands behind its name; without a name, in a project, behind a --, as in dlc run -- --lr 0.1;"
+    " in a job's file below `arguments`"
+)
 
 # The folder of claims in the cache.
 CLAIMS = "jobs"
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
+
+
+def ends_own_words(found: Sequence[str]) -> bool:
+    """Tell whether the last of these words is the script. In a project it may be the only one; a job's file has none."""
+    return not is_job_file(found[0]) and (len(found) == 2 or names_script(found[0]))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,9 +125,11 @@ def run(args: argparse.Namespace) -> int:
         return _remove_job(args.remove)
     take_from_project(args)
     if not args.image or not (args.script or is_job_file(args.image)):
+        if args.image and names_script(args.image):
+            raise _order_error("run", args.image, (args.arguments or [""])[0])
         raise UsageError(
             "dlc run: expected an image and a script, or the file of a job",
-            "dlc run --help; `dlc init` makes a project",
+            "dlc run ID SCRIPT; `dlc init` makes a project, which names both",
         )
     if args.json and not (args.explain or args.detach):
         raise UsageError(
@@ -149,7 +162,7 @@ def take_from_project(args: argparse.Namespace) -> None:
     if (args.image and args.script) or is_job_file(args.image) or not (folder := find_workspace().project):
         return
     own = read_project_file(read_project(folder))
-    if own and (not args.image or args.image.endswith(".py") or Path(args.image).is_file()):
+    if own and (not args.image or names_script(args.image)):
         # Of a source folder the script is a path in it.
         own_script = own.file.script if args.source else os.path.relpath(folder / own.file.script)
         args.image, args.script = own.id, args.image or own_script
@@ -162,8 +175,8 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
     if args.name:
         require_free_name(cache_folder() / CLAIMS, job.id, engine)
     words = [word for word in args.typed if word not in ("--detach", "--json")]
-    passed_on = () if args.arguments is None else ("--", *args.arguments)
-    command = ("run", *words, "--name", job.id, "--output", str(job.folder), *passed_on)
+    # Of an option that is given twice the last counts, and these say no more than what was typed.
+    command = ("run", "--name", job.id, "--output", str(job.folder), *words, MARK, *(args.arguments or ()))
     code = start_in_background(command, job, cache_folder() / CLAIMS)
     if code:
         return code
@@ -181,11 +194,10 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
     if verb == "run" and is_job_file(image):
         file, options = read_file_options(args, _default_words())
         image, name = file.spec.image, name or file.spec.name
-    elif (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
-        raise UsageError(
-            f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
-            f"dlc {verb} {shlex.join([args.script, args.image])} ...",
-        )
+    elif names_script(args.image) and not Path(args.script).is_file():
+        raise _order_error(verb, args.image, args.script)
+    if args.misplaced:
+        print(f"dlc: {args.misplaced}", file=sys.stderr)
     identifier = name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     if not re.fullmatch(NAME, identifier):
         raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
@@ -203,6 +215,14 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
         return replace(job, platform=name_foreign(variant))
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
+
+
+def _order_error(verb: str, script: str, behind: str) -> UsageError:
+    image = "ID" if not behind or behind.startswith("-") else behind
+    return UsageError(
+        f"dlc {verb}: expected ID SCRIPT, found a script first: {script}",
+        f"dlc {verb} {shlex.join([image, script])} ...",
+    )
 
 
 def _default_words() -> argparse.Namespace:

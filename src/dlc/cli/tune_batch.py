@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from dlc.cli import run_job
 from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text
@@ -15,16 +16,20 @@ from dlc.jobs.tune.request import Request, check_job, list_modes, read_batch, re
 from dlc.jobs.tune.tune import tune_batch
 
 HELP = "find the largest batch of a training script that fits, by short jobs on this machine"
-EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name batch-size --hp batch-size=64 --memory 4g"
+EXAMPLE = "dlc tune-batch --hp-name batch-size --memory 4g pytorch-2.13-training-cpu-py311 train.py --batch-size 64"
 # ID and SCRIPT may have options between them.
 INTERMIXED = True
-# To the script.
-PASSES_ON = True
+BEHIND = run_job.BEHIND
 COMPILERS = ("inductor", "xla")
 # Without --most no batch is tried that is more than so many times the job's own.
 TIMES = 1024
 # Bounds of --trial-seconds.
 SECONDS = 10, 1_000_000
+
+
+def ends_own_words(found: Sequence[str]) -> bool:
+    """Tell whether the last of these words is the script."""
+    return len(found) == 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -103,7 +103,7 @@ def run(argv: Sequence[str]) -> int:
     parser, module = make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
     is_last = getattr(module, "ends_own_words", None)
-    words = split_words(parser, argv[1:], is_last) if is_last else Words(argv[1:], None)
+    words = split_words(parser, argv[1:], is_last) if is_last else Words([*argv[1:]], None)
     args = parse(words.own)
     args.typed, args.arguments = words.own, words.passed_on
     args.is_marked, args.misplaced = not words.last, describe_misplaced(parser, words)

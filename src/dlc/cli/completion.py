@@ -159,14 +159,15 @@ def list_images() -> list[str]:
 
 
 def list_jobs() -> list[str]:
-    """Return the names of the jobs that run, and of those that left their lines here."""
+    """Return the names of the jobs that run, and of those that have ended."""
     from dlc.cli.run_job import CLAIMS
     from dlc.core.environment import cache_folder
     from dlc.jobs.run.job_folder import RESULTS
-    from dlc.jobs.run.known_jobs import LOG, read_claims
+    from dlc.jobs.run.known_jobs import LOG, read_claims, read_ended
 
-    running = [job.id for job in read_claims(cache_folder() / CLAIMS)]
-    return sorted({*running, *(path.parent.name for path in Path(RESULTS).glob(f"*/{LOG}"))})
+    claims = cache_folder() / CLAIMS
+    known = [job.id for job in (*read_claims(claims), *read_ended(claims))]
+    return sorted({*known, *(path.parent.name for path in Path(RESULTS).glob(f"*/{LOG}"))})
 
 
 def list_strategies() -> list[str]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlc.core.errors import UsageError
+
 # What a verb passes on has this before it, if nothing else tells where dlc's own words end.
 MARK = "--"
 # Tells of the words so far that are neither options nor their values whether dlc's own end with the last of them.
@@ -19,9 +21,9 @@ Options = dict[str, argparse.Action]
 class Words:
     """The words behind a verb: those that dlc reads itself, and those that it passes on."""
 
-    own: Sequence[str]
+    own: list[str]
     # None: there is no --, and nothing behind the last word of dlc's own.
-    passed_on: Sequence[str] | None
+    passed_on: list[str] | None
     # The word behind which nothing is dlc's; empty if a -- says so.
     last: str = ""
 
@@ -33,7 +35,7 @@ def only_behind_mark(_found: Sequence[str]) -> bool:
 
 def split_words(parser: argparse.ArgumentParser, words: Sequence[str], is_last: IsLast) -> Words:
     """Split behind the word that is the last of dlc's own, or at the first --, which neither side gets."""
-    found: list[str] = []
+    words, found = list(words), []
     is_value = False
     for place, word in enumerate(words):
         if word == MARK:
@@ -46,7 +48,7 @@ def split_words(parser: argparse.ArgumentParser, words: Sequence[str], is_last: 
     return Words(words, None)
 
 
-def _split_behind(words: Sequence[str], place: int) -> Words:
+def _split_behind(words: list[str], place: int) -> Words:
     own, rest = words[: place + 1], words[place + 1 :]
     if rest[:1] == [MARK]:
         return Words(own, rest[1:])
@@ -57,6 +59,12 @@ def takes_value(word: str, options: Options) -> bool:
     """Tell whether a word is an option whose value is the next word."""
     action = options.get(word)
     return action is not None and action.nargs != 0
+
+
+def require_command(verb: str, words: Sequence[str], remedy: str, *, is_marked: bool) -> None:
+    """Raise UsageError if a command begins with an option: it is one of dlc's in the wrong place."""
+    if words and words[0].startswith("-") and not is_marked:
+        raise UsageError(f"{verb}: expected a command, found the option {words[0]}", remedy)
 
 
 def names_script(word: str) -> bool:

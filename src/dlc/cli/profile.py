@@ -30,7 +30,7 @@ REPORTS = "output/profile"
 
 
 def ends_own_words(found: Sequence[str]) -> bool:
-    """Tell whether the last of these words is a script. Reports, which are files and folders, have nothing behind them."""
+    """Tell whether the last of these words is a script: behind reports there is nothing."""
     return _is_job(found)
 
 

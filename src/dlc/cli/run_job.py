@@ -37,14 +37,12 @@ from dlc.jobs.run.run import run_job
 from dlc.jobs.run.watch import explain_watch
 
 HELP = "run a training job on this machine, a container for each host"
-EXAMPLE = (
-    "dlc run --hosts 2 --distributed torchrun --channel training=./data pytorch-2.13-training-cpu-py311 train.py --lr 0.1"
-)
+EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py311 train.py --lr 0.1"
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
 BEHIND = (
-    "what is for the script stands behind its name; without a name, in a project, behind a --, as in dlc run -- --lr 0.1;"
-    " in a job's file below `arguments`"
+    "what is for the script stands behind its name; without a name, in a project, behind a --, as in dlc run --"
+    " --lr 0.1; in a job's file below `arguments`"
 )
 
 # The folder of claims in the cache.
@@ -53,7 +51,7 @@ REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filte
 
 
 def ends_own_words(found: Sequence[str]) -> bool:
-    """Tell whether the last of these words is the script. In a project it may be the only one; a job's file has none."""
+    """Tell whether the last of these words is the script: in a project the only one. A job's file has its own."""
     return not is_job_file(found[0]) and (len(found) == 2 or names_script(found[0]))
 
 

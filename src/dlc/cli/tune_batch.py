@@ -38,9 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", metavar="SCRIPT", help="the entry point, a file")
     add = parser.add_argument
     add(
-        "--hp-name", required=True, metavar="KEY", help="the hyperparameter that is the batch size; --hp says its value"
+        "--hp-name",
+        required=True,
+        metavar="KEY",
+        help="the batch size: an argument behind SCRIPT, or a hyperparameter of --hp",
     )
-    add("--lr-name", default="", metavar="KEY", help="the one that is the learning rate; --hp says its value")
+    add("--lr-name", default="", metavar="KEY", help="the learning rate, found in the same way")
     add("--compiler", choices=COMPILERS, default="", help="try the job eager and compiled, side by side")
     add(
         "--margin", type=_parse_share, default=0.1, metavar="SHARE", help="of the memory that stays free (default: 0.1)"

@@ -17,6 +17,7 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.platforms import name_foreign
 from dlc.buildspec.project import read_project as read_project_file
+from dlc.buildspec.project import require_script
 from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.cli.job_files import is_job_file, read_file_options, save_job
 from dlc.cli.lint import lint_note
@@ -163,6 +164,8 @@ def take_from_project(args: argparse.Namespace) -> None:
     if own and (not args.image or names_script(args.image)):
         # Of a source folder the script is a path in it.
         own_script = own.file.script if args.source else os.path.relpath(folder / own.file.script)
+        if not args.image:
+            require_script(own, (user_path(args.source) if args.source else folder) / own.file.script)
         args.image, args.script = own.id, args.image or own_script
 
 

@@ -11,7 +11,7 @@ from dlc.__main__ import main
 from dlc.cli import make_parser
 from dlc.cli.own_words import Words, describe_misplaced, split_words
 from dlc.core.checkout import find_root
-from dlc.core.errors import UsageError
+from dlc.core.errors import SpecError, UsageError
 
 TORCH = "pytorch-2.13-training-cpu-py311"
 PROJECT = f"name: mine\nfrom: {TORCH}\nscript: train.py\n"
@@ -111,6 +111,19 @@ def test_an_option_that_dlc_does_not_have_comes_with_its_place_and_no_guess(
     assert "unrecognized arguments: --lr" in said
     assert "did you mean" not in said
     assert "in a project, behind a --, as in dlc run -- --lr 0.1" in said
+
+
+def test_a_script_that_a_project_names_and_lacks_is_told_with_its_line(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "dlc.yml").write_text(PROJECT.replace("train.py", "none.py"))
+    assert main(["run", "--explain"]) == SpecError.exit_code
+    said = capsys.readouterr().err
+    assert f"dlc.yml:3:9: script: expected the file of an entry point, found no file {here}/none.py" in said
+    (here / "dlc.yml").write_text(PROJECT.replace("script: train.py\n", ""))
+    (here / "train.py").unlink()
+    assert main(["run", "--explain"]) == SpecError.exit_code
+    assert "dlc.yml:1:1: script: expected" in capsys.readouterr().err
 
 
 def test_a_saved_job_keeps_what_is_the_scripts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

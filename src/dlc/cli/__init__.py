@@ -125,14 +125,31 @@ def list_misspelt(environment: Mapping[str, str]) -> list[str]:
 
 
 def _print_help(topics: Sequence[str]) -> int:
-    """Print the text of `dlc help`, `dlc help VERB` or `dlc help exit-codes`."""
+    """Print the text of `dlc help`, `dlc help VERB`, `dlc help PAGE`, `dlc help pages` or `dlc help exit-codes`."""
     if not topics:
         print(make_overview())
     elif topics[0] == "exit-codes":
         print("\n".join(f"{code:>4}  {meaning}" for code, meaning in list_exit_codes().items()))
-    else:
+    elif topics[0] in {**VERBS, **PLUMBING}:
         make_parser(topics[0])[0].print_help()
+    else:
+        _print_page(topics[0])
     return 0
+
+
+def _print_page(name: str) -> None:
+    """Print a page of the documentation, or the list of all. Raises UsageError for a name that none has."""
+    from dlc.cli.help_pages import describe_pages, list_pages, read_page
+
+    if name == "pages":
+        print(describe_pages())
+        return
+    text = read_page(name)
+    if text is None:
+        near = did_you_mean(name, [*VERBS, *list_pages()])
+        wanted = f"{name}: expected a verb or a page of dlc help pages, found neither"
+        raise UsageError(f"{wanted}; {near}" if near else wanted, "dlc help, dlc help pages")
+    print(text, end="")
 
 
 def make_parser(verb: str) -> tuple[Parser, ModuleType]:
@@ -163,6 +180,7 @@ def make_overview() -> str:
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
     width = max(len(verb) for verb in VERBS) + 2
     lines += [f"  {verb:<{width}}{load_verb(verb).HELP}" for verb in VERBS]
-    lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means.",
+    lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means,",
+              "`dlc help pages` the pages of the documentation, and `dlc help PAGE` one of them.",
               "Terminals get colours, links and lines that fit; NO_COLOR=1 turns colours and links off."]  # fmt: skip
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from dlc.cli.help_pages import list_pages
 from dlc.cli.own_words import only_behind_mark, split_words
 from dlc.cli.own_words import only_behind_mark as ends_own_words  # noqa: F401 - the command line reads it
 from dlc.core.errors import DlcError
@@ -106,7 +107,7 @@ def complete(words: Sequence[str], verbs: Sequence[str], make_parser: Parsers) -
         return [f"{verb}\t{make_parser(verb)[1].HELP}" for verb in verbs] + ["help\tshow a verb's options"]
     verb, *before, last = words
     if verb == "help":
-        return [*verbs, "exit-codes"]
+        return [*verbs, "exit-codes", "pages", *list_pages()]
     if verb not in verbs:
         return []
     parser, module = make_parser(verb)

@@ -122,7 +122,7 @@ def list_files(args: argparse.Namespace, folder_name: str, tree: Tree, recipes: 
     _, base = find_image(args.base or DEFAULT, load_variants(tree, platform=ANY_PLATFORM))
     if base is None:
         raise UsageError(
-            f"--from {args.base}: expected an image of `dlc list`, found a reference", "docs/own-images.md"
+            f"--from {args.base}: expected an image of `dlc list`, found a reference", "dlc list; dlc help own-images"
         )
     text = write_text(base, args.name or make_name(folder_name), args.packages)
     try:

@@ -16,10 +16,16 @@ ROOT = Path(__file__).absolute().parents[1]
 # Where dlc.core.checkout.INSTALLED looks.
 TARGET = "dlc/recipes"
 # What `dlc test`, `dlc init` and `dlc help` take, besides the folders that images are made from.
-MORE = ("docs", "tests/container", "tests/harness", "tests/library/compiler/scripts", "examples/pytorch", "examples/tensorflow")
+MORE = (
+    *("docs", "tests/container", "tests/harness", "tests/library/compiler/scripts"),
+    *("examples/pytorch", "examples/tensorflow"),
+)
 FILES = ("tests/conftest.py", "pyproject.toml", "requirements-dev.lock")
 # Locks of --set are of one checkout alone. The launcher's contract is tested with unit tests of the checkout.
-LEFT_OUT = ("docs/decisions/*", "docs/pictures/*", "docker/*/locks/*-set-*/*", "tests/container/test_launcher_contract.py")
+LEFT_OUT = (
+    *("docs/decisions/*", "docs/pictures/*"),
+    *("docker/*/locks/*-set-*/*", "tests/container/test_launcher_contract.py"),
+)
 
 
 class WheelData(BuildHookInterface):

@@ -17,8 +17,9 @@ from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
-# stand between its arguments, of which some may be left out. ends_own_words(found) tells where the verb's own words end:
-# args.typed are these; the words behind them, or behind a --, are args.arguments. BEHIND says how words get there.
+# stand between its arguments, of which some may be left out. ends_own_words(found) tells whether the verb's own words,
+# which are args.typed, end with the last of these; args.arguments is what stands behind them, or behind a --. BEHIND
+# says how words get there.
 VERBS = {
     "init": "dlc.cli.init",
     "list": "dlc.cli.list",

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -137,6 +138,18 @@ def print_text(text: str, kinds: Mapping[str, str] = MappingProxyType({})) -> No
 def say_progress(line: str) -> None:
     """Say on stderr what is done, if it takes long."""
     print(f"  {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def show_step(name: str, what: str) -> Iterator[None]:
+    """Show on stderr that the block runs, and for how long, if it takes long."""
+    from dlc.build.progress_display import open_display
+
+    with (
+        open_display(plain=False, stream=sys.stderr, environment=os.environ) as display,
+        display.during(name, what),
+    ):
+        yield
 
 
 def print_json(value: object) -> None:

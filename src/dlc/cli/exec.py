@@ -32,10 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add JOB; what is behind it is passed on."""
     parser.usage = "%(prog)s [-h] JOB [HOST] [COMMAND...]"
     parser.add_argument("job", metavar="JOB", help="a job of dlc ps")
-    # Named for the help: they are cut off before words are parsed.
-    group = parser.add_argument_group("behind JOB")
-    group.description = (
-        "HOST  algo-1, algo-2, ... (default: the first)\n  COMMAND...  with its options (default: a shell)"
+    parser.description = (
+        f"{HELP}\n\nHOST is algo-1, algo-2, ... (default: the first); COMMAND has its own options (default: a shell)."
     )
 
 

@@ -36,6 +36,7 @@ def ends_own_words(found: Sequence[str]) -> bool:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID and SCRIPT of a job as `dlc run` has it, or REPORT; and the machines as `dlc advise` has them."""
+    parser.usage = "%(prog)s [OPTIONS] ID SCRIPT [ARGUMENT...]\n       %(prog)s [OPTIONS] REPORT..."
     parser.add_argument(
         "report", nargs="+", metavar="ID SCRIPT | REPORT",
         help="an image and the entry point of a job, which is started; or what DLC_PROFILE=1 wrote, a folder or files",

@@ -18,7 +18,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.platforms import name_foreign
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.buildspec.project import require_script
-from dlc.cli.arguments import add_json, parse_count, print_json
+from dlc.cli.arguments import add_json, parse_count, print_json, show_step
 from dlc.cli.job_files import is_job_file, read_file_options, save_job
 from dlc.cli.lint import lint_note
 from dlc.cli.own_words import MARK, names_script
@@ -58,8 +58,15 @@ def ends_own_words(found: Sequence[str]) -> bool:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
+    parser.usage = (
+        "%(prog)s [OPTIONS] ID SCRIPT [ARGUMENT...]\n"
+        "       %(prog)s [OPTIONS] FILE\n"
+        "       %(prog)s [OPTIONS] [SCRIPT [ARGUMENT...]]   in a project"
+    )
     parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier or reference, or a job's file")
-    parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
+    parser.add_argument(
+        "script", nargs="?", metavar="SCRIPT", help="the entry point, a file; the words behind it are its own arguments"
+    )
     add_job(parser)
     add_limits(parser)
     parser.add_argument("--output", metavar="DIR", help=f"where the results go (default: {RESULTS}/JOB)")
@@ -239,7 +246,7 @@ def start_job(job: Job, *, is_named: bool = False, watch: bool = False) -> int:
     engine, claims = find_engine_for_job(), cache_folder() / CLAIMS
     if is_named:
         require_free_name(claims, job.id, engine)
-    return run_job(job, engine, claims, watch=watch)
+    return run_job(job, engine, claims, watch=watch, show=show_step)
 
 
 def find_engine_for_job() -> Engine:

@@ -103,7 +103,8 @@ def _find_pytest(root: Path) -> Mapping[str, str]:
         return {}
     if root != INSTALLED:
         raise UsageError(
-            "dlc test needs pytest with its plug-ins, which this Python does not have", "scripts/bootstrap.sh dev, in a checkout"
+            "dlc test needs pytest with its plug-ins, which this Python does not have",
+            "scripts/bootstrap.sh dev, in a checkout",
         )
     cache = cache_folder()
     with report_disk_errors(cache):

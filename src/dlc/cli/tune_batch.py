@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from dlc.cli import run_job
-from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text
+from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job_folder import RESULTS
@@ -34,6 +34,7 @@ def ends_own_words(found: Sequence[str]) -> bool:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, SCRIPT, the hyperparameter that is tried, the bounds of the search, and the job as `dlc run` has it."""
+    parser.usage = "%(prog)s --hp-name KEY [OPTIONS] ID SCRIPT [ARGUMENT...]"
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("script", metavar="SCRIPT", help="the entry point, a file")
     add = parser.add_argument
@@ -69,7 +70,7 @@ def _parse_seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Try, and print what was found. Raises TuneError if no batch fits or nothing can be measured."""
     request = _make_request(args)
-    found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line)
+    found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line, show_step)
     print_json(output.as_dict(request, found)) if args.json else print_text(output.as_text(request, found))
     return 0
 

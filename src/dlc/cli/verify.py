@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key", type=parse_path, metavar="FILE", help="public key of who may sign (PEM, as cosign.pub)"
     )
-    parser.add_argument("--policy", type=parse_path, metavar="FILE", help="who may sign, what is asked (dlc help proof)")
+    parser.add_argument(
+        "--policy", type=parse_path, metavar="FILE", help="who may sign, what is asked (dlc help proof)"
+    )
     add_json(parser)
 
 

@@ -32,18 +32,15 @@ def list_messages(path: Path) -> Iterator[tuple[int, str]]:
     quiet = {id(text) for text in _list_docstrings(tree)} | {id(text) for text in _list_descriptions(tree)}
     for node in ast.walk(tree):
         is_told = isinstance(node, ast.Call) and TOLD.fullmatch(_name_called(node))
-        for text in _list_texts(node) if is_told else [node]:
-            if isinstance(text, ast.Constant) and isinstance(text.value, str) and id(text) not in quiet:
-                if is_told or " " in text.value.strip():
-                    yield text.lineno, text.value
+        for text in ast.walk(node) if is_told else [node]:
+            if not isinstance(text, ast.Constant) or not isinstance(text.value, str) or id(text) in quiet:
+                continue
+            if is_told or " " in text.value.strip():
+                yield text.lineno, text.value
 
 
 def _name_called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _list_texts(call: ast.AST) -> Iterator[ast.AST]:
-    yield from ast.walk(call)
 
 
 def _list_docstrings(tree: ast.AST) -> Iterator[ast.AST]:

@@ -27,7 +27,7 @@ from dlc.jobs.run.job import (
     Options,
     read_instance,
 )
-from dlc.jobs.run.limits import read_cpus, read_gpus, read_memory, read_shared_memory, read_size
+from dlc.jobs.run.limits import read_cpus, read_gpus, read_memory, read_size
 
 # What stands behind a colon and two slashes is no folder of this machine: s3://bucket/data, pvc://claim/data.
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -98,7 +98,7 @@ GroupName = Annotated[str, _match(NAME, "a name of letters, digits, _ . and -")]
 Cpus = Annotated[str, _keep_checked(read_cpus)]
 Memory = Annotated[str, _shorten_size(read_memory)]
 Gpus = Annotated[str, _keep_checked(read_gpus)]
-Size = Annotated[str, _shorten_size(read_shared_memory)]
+Size = Annotated[str, _shorten_size(read_size)]
 InstanceType = Annotated[str, _keep_checked(read_instance)]
 Count = Annotated[str, _match(r"[1-9][0-9]{0,5}", "a whole number above 0")]
 OptionalCount = Annotated[str, _match(r"([1-9][0-9]{0,5})?", "a whole number above 0")]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dlc.core.environment import find_ca_bundle
 from dlc.core.errors import UsageError
-from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_shared_memory
+from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_size
 
 # The platform's name for the only group of a job.
 ONLY_GROUP = "homogeneousCluster"
@@ -172,7 +172,7 @@ def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: st
         secrets=secrets,
         authorities=find_ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
         user=options.user,
-        shared_memory=_read_word(options.shared_memory, "--shm-size", read_shared_memory),
+        shared_memory=_read_word(options.shared_memory, "--shm-size", read_size),
         stop_seconds=options.stop_seconds,
         # As the platform starts a container whose job has arguments.
         command=("train", *options.arguments),

@@ -32,14 +32,6 @@ def read_memory(word: str) -> str:
     return size if count_bytes(size) else ""
 
 
-def read_shared_memory(word: str) -> str:
-    """Return the value of --shm-size. Raises ValueError with what was expected: without a limit there is none."""
-    size = read_size(word)
-    if not count_bytes(size):
-        raise ValueError("a size above 0, such as 512m or 4g")
-    return size
-
-
 def read_size(word: str) -> str:
     """Return a size in its shortest spelling: 4gb, 4GiB and 4G are 4g, as for docker. Raises ValueError otherwise."""
     found = SIZE.fullmatch(word)

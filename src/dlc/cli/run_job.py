@@ -185,7 +185,8 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
     words = [word for word in args.typed if word not in ("--detach", "--json")]
     # Of an option that is given twice the last counts, and these say no more than what was typed.
     command = ("run", "--name", job.id, "--output", str(job.folder), *words, MARK, *(args.arguments or ()))
-    code = start_in_background(command, job, cache_folder() / CLAIMS)
+    with show_step(job.id, "starts"):
+        code = start_in_background(command, job, cache_folder() / CLAIMS)
     if code:
         return code
     if args.json:

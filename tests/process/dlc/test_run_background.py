@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ BOUND_SECONDS = 300.0
 SAVE = """
 import os, signal, sys, time
 def save(*_):
+    time.sleep(1.2)
     open(os.environ['SM_MODEL_DIR'] + '/saved', 'w').close()
     sys.exit(143)
 signal.signal(signal.SIGTERM, save)
@@ -77,6 +79,8 @@ def test_a_job_of_the_background_is_listed_read_entered_and_stopped(folder: Path
 
     stopped = dlc(folder, "stop", "mine")
     assert stopped.returncode == 0, stopped.stderr
+    # How long it took, because it took more than a second.
+    assert re.search(r"^ +[0-9.]+ s  mine  ends$", stopped.stderr, re.MULTILINE)
     assert (folder / "dlc-jobs/mine/model/saved").is_file()
     assert left(folder) == []
     (folder / "other").mkdir()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,25 @@ def search(request: Request, trial: Callable[[int], Ended]) -> tuple[Found, list
         return trial(batch)
 
     return Search(request, request.modes[0], start, said.append).run(), said
+
+
+def test_each_trial_is_shown_while_it_runs(tmp_path: Path) -> None:
+    request = request_of(tmp_path)
+    running: list[str] = []
+    shown: list[str] = []
+
+    @contextmanager
+    def show(name: str, what: str) -> Iterator[None]:
+        running.append(f"{name}, {what}")
+        yield
+        shown.append(running.pop())
+
+    def start(mode: Mode, batch: int) -> Ended:
+        assert running == [f"{mode.name}, batch {batch}"]
+        return ended(report(batch * GB / 100, batch))
+
+    found = Search(request, request.modes[0], start, lambda _: None, show).run()
+    assert sorted(shown) == sorted(f"{trial.mode}, batch {trial.batch}" for trial in found.trials)
 
 
 def test_the_largest_batch_within_the_margin_is_found_and_the_rate_is_scaled_to_it(tmp_path: Path) -> None:

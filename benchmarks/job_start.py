@@ -85,7 +85,7 @@ def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
 
 def dlc(engine: Engine, ref: str, script: Path, *words: str) -> float:
     """The same with `dlc run`; with `--explain`, which runs nobody's code, the seconds until its end."""
-    command = [sys.executable, "-m", "dlc", "run", ref, str(script), "--hosts", str(HOSTS), *words]
+    command = [sys.executable, "-m", "dlc", "run", "--hosts", str(HOSTS), *words, ref, str(script)]
     started = time.monotonic()
     done = run_program(command, cwd=find_root(), env=engine.environment, timeout=BOUND_SECONDS)
     return time.monotonic() - started if "--explain" in words else last_stamp(done.stdout) - started

@@ -53,8 +53,8 @@ def measure(image: str, told: dict[str, object]) -> float:
         hosts += ["--hp", 'sagemaker_distribution_instance_groups=["dnn_group"]']
     parameters = [word for name, value in told.items() for word in ("--hp", f"{name}={value}")]
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(ROOT / ".venv/bin/dlc"), "run", image, "limited_job.py", "--source", str(SCRIPTS), *hosts]
-        command += [*parameters, "--output", f"{folder}/job"]
+        command = [str(ROOT / ".venv/bin/dlc"), "run", "--source", str(SCRIPTS), *hosts, *parameters]
+        command += ["--output", f"{folder}/job", image, "limited_job.py"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
         if done.returncode:
             raise SystemExit(f"{done.stdout}\n{done.stderr}")

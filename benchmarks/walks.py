@@ -249,7 +249,7 @@ def record_run(source: Path, folder: Path) -> None:
 
     sys.addaudithook(on_event)
     recorder.start()
-    sys.exit(main(["run", "dlc/some:1", f"{MARK}/train.py", "--hosts", "2", "--distributed", "torchrun"]))
+    sys.exit(main(["run", "--hosts", "2", "--distributed", "torchrun", "dlc/some:1", f"{MARK}/train.py"]))
 
 
 def walk_ranks(source: Path, folder: Path) -> None:

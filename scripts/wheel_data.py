@@ -17,15 +17,21 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).absolute().parents[1]
 # Where dlc.core.checkout.INSTALLED looks.
 TARGET = "dlc/recipes"
-# What `dlc test` and `dlc init` take, besides the folders that images are made from.
-MORE = ("tests/container", "tests/harness", "tests/library/compiler/scripts", "examples/pytorch", "examples/tensorflow")
+# What `dlc test`, `dlc init` and `dlc help` take, besides the folders that images are made from.
+MORE = (
+    *("docs", "tests/container", "tests/harness", "tests/library/compiler/scripts"),
+    *("examples/pytorch", "examples/tensorflow"),
+)
 FILES = ("tests/conftest.py", "pyproject.toml", "requirements-dev.lock", "requirements-run.lock")
 # Locks of --set are of one checkout alone. The launcher's contract is tested with unit tests of the checkout.
-LEFT_OUT = ("docker/*/locks/*-set-*/*", "tests/container/test_launcher_contract.py")
+LEFT_OUT = (
+    *("docs/decisions/*", "docs/pictures/*"),
+    *("docker/*/locks/*-set-*/*", "tests/container/test_launcher_contract.py"),
+)
 
 
 class WheelData(BuildHookInterface):
-    """Adds every file of the tree that content keys are made from, and what `dlc test` and `dlc init` need."""
+    """Adds every file of the tree that content keys are made from, and what `dlc test`, `init` and `help` need."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Name a folder with copies: hatchling puts what is named here nowhere else, and packages need it too."""

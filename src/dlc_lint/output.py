@@ -40,7 +40,7 @@ def _summary(result: Result) -> str:
         return f"nothing found in {scripts}"
     fixable = sum(1 for one in result.findings if one.edits)
     more = f"; --fix can do {fixable} of them" if fixable else ""
-    return f"{_counted(len(result.findings), 'finding')} in {scripts}{more}; docs/lint/CODE.md says why"
+    return f"{_counted(len(result.findings), 'finding')} in {scripts}{more}; dlc help CODE says why"
 
 
 def _counted(number: int, what: str) -> str:

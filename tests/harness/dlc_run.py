@@ -25,7 +25,8 @@ POLL_SECONDS = 0.1
 class DlcRun:
     """One `dlc run`. Leaving the `with` kills it, and removes what its job left.
 
-    Output and results are below `folder`; `cache` is where dlc notes which jobs it looks after.
+    `words` are those behind `run`: options, image, script. Output and results are below `folder`; `cache` is where dlc
+    notes which jobs it looks after.
     """
 
     def __init__(self, folder: Path, *words: str, cache: Path, reader: str = "") -> None:
@@ -38,7 +39,7 @@ class DlcRun:
         with self._log.open("ab") as log:
             self._reader = subprocess.Popen(reader.split(), stdin=subprocess.PIPE, stdout=log) if reader else None
             self._process = subprocess.Popen(
-                command("run", *words, *calm, "--output", str(self.results)), cwd=find_root(), env=settings,
+                command("run", *calm, "--output", str(self.results), *words), cwd=find_root(), env=settings,
                 stdout=self._reader.stdin if self._reader else log, stderr=log,
             )  # fmt: skip
         if self._reader and self._reader.stdin:

@@ -27,7 +27,7 @@ def test_the_hosts_of_a_job_stay(image: Image, tmp_path: Path) -> None:
 
 
 def test_the_hosts_of_dlc_run_stay(image: Image, tmp_path: Path) -> None:
-    words = (image.ref, str(STUBBORN), "--hosts", "2")
+    words = ("--hosts", "2", image.ref, str(STUBBORN))
     with DlcRun(tmp_path / "run", *words, cache=tmp_path / "cache") as run:
         run.wait_for(*(f"[algo-{number}] {READY}" for number in (1, 2)))
         stay(tmp_path)

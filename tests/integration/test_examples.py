@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(5 * SECONDS)]  # a te
 
 
 def words_of(*shown: str, without: str = "") -> list[str]:
-    """The page's one command that shows all these words, from the image on."""
+    """The page's one command that shows all these words, from its options on; image and script are the last."""
     lines = re.findall(r"^dlc run (.*)$", PAGE.read_text(), re.MULTILINE)
     commands = [shlex.split(line) for line in lines]
     found = [words for words in commands if set(shown) <= set(words) and without not in words]
@@ -42,7 +42,7 @@ def run(image: Image, folder: Path, words: list[str]) -> DlcRun:
     if ENABLED in words:
         compiler += ["--env", "DLC_COMPILER_MODE=default"]  # compiles without measuring first: these jobs are short
         compiler += ["--env", "DLC_COMPILER=inductor"] if "torch-xla" in image.python_packages else []
-    with DlcRun(folder / "run", image.ref, *words[1:], *compiler, cache=folder / "cache") as job:
+    with DlcRun(folder / "run", *words[:-2], *compiler, image.ref, words[-1], cache=folder / "cache") as job:
         assert job.wait(SECONDS) == 0
         return job
 
@@ -158,8 +158,8 @@ def test_the_way_from_an_idle_gpu_to_a_running_job_can_be_walked(image: Image, t
     said = []
     for words in commands:
         if words[0] == "run":
-            words[1] = image.ref
-            words += CALM_OPTIONS
+            words[-2] = image.ref
+            words[1:1] = CALM_OPTIONS
         done = subprocess.run(
             toy.command(*words), cwd=tmp_path, env=settings, timeout=SECONDS,
             capture_output=True, text=True, check=False,

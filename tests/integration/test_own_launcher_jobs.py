@@ -22,7 +22,7 @@ MPI = (
 
 
 def words(image: Image, *more: str) -> tuple[str, ...]:
-    return (image.ref, "launcher.py", "--source", str(SOURCE), *GROUPS, *more)
+    return ("--source", str(SOURCE), *GROUPS, *more, image.ref, "launcher.py")
 
 
 @pytest.mark.parametrize("distribution", [(), MPI], ids=["plain", "mpi"])

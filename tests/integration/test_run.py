@@ -43,7 +43,7 @@ def test_a_job_on_two_hosts_has_its_data_and_its_results_come_together(
     data = tmp_path / "data"
     data.mkdir()
     (data / "digits.csv").touch()
-    words = (image.ref, REPORT, *TWO, "--hp", "word=hello", "--channel", f"training={data}")
+    words = (*TWO, "--hp", "word=hello", "--channel", f"training={data}", image.ref, REPORT)
     with DlcRun(tmp_path / "run", *words, cache=cache) as run:
         assert run.wait() == 0
         for host in ("algo-1", "algo-2"):
@@ -60,7 +60,7 @@ def test_a_job_on_two_hosts_has_its_data_and_its_results_come_together(
 def test_the_host_that_fails_first_decides_and_is_named_with_its_reason(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
-    with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, "--hp", "fails=algo-2", cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, "--hp", "fails=algo-2", image.ref, REPORT, cache=cache) as run:
         assert run.wait() == 3
         reason = run.output.partition("has ended: algo-1 3, algo-2 3\n")[2].splitlines()[0]
         assert "worker rank 0 on algo-2 exited with code 3" in reason
@@ -71,10 +71,11 @@ def test_groups_run_their_own_programs_and_the_job_ends_with_the_training_group(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
     words = (
-        *(image.ref, REPORT, "--group", "data=2", "--group", "dnn=1"),
+        *("--group", "data=2", "--group", "dnn=1"),
         *("--program", f"data={SCRIPTS / 'serve_for_ever.py'}", "--hp", "word=trained"),
         *("--hp", "sagemaker_torch_distributed_enabled=true"),
         *("--hp", 'sagemaker_distribution_instance_groups=["dnn"]', "--cpus", "dnn=0.5"),
+        *(image.ref, REPORT),
     )
     with DlcRun(tmp_path / "run", *words, cache=cache) as run:
         assert run.wait() == 0
@@ -85,7 +86,7 @@ def test_groups_run_their_own_programs_and_the_job_ends_with_the_training_group(
 
 
 def test_a_hosts_limits_and_labels_are_those_of_its_group(image: Image, tmp_path: Path, cache: Path) -> None:
-    words = (image.ref, SAVE, "--group", "data=1", "--group", "dnn=1", "--cpus", "dnn=0.5", "--memory", "data=1g")
+    words = ("--group", "data=1", "--group", "dnn=1", "--cpus", "dnn=0.5", "--memory", "data=1g", image.ref, SAVE)
     with DlcRun(tmp_path / "run", *words, cache=cache) as run:
         run.wait_for(*READY)
         names = [f"dlc-{run.job}-{host}" for host in ("algo-1", "algo-2")]
@@ -98,7 +99,7 @@ def test_a_hosts_limits_and_labels_are_those_of_its_group(image: Image, tmp_path
 
 @pytest.mark.core
 def test_ctrl_c_lets_every_host_save_and_collects_what_it_saved(image: Image, tmp_path: Path, cache: Path) -> None:
-    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, "--grace", "60", cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, "--grace", "60", image.ref, SAVE, cache=cache) as run:
         run.wait_for(*READY)
         run.interrupt()
         assert run.wait() == Interrupted.exit_code
@@ -107,7 +108,7 @@ def test_ctrl_c_lets_every_host_save_and_collects_what_it_saved(image: Image, tm
 
 
 def test_a_second_ctrl_c_kills_hosts_that_do_not_end(image: Image, tmp_path: Path, cache: Path) -> None:
-    with DlcRun(tmp_path / "run", image.ref, STUBBORN, *TWO, "--grace", "900", cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, "--grace", "900", image.ref, STUBBORN, cache=cache) as run:
         run.wait_for(*READY)
         run.interrupt()
         run.wait_for("900 s to save")
@@ -120,7 +121,7 @@ def test_a_second_ctrl_c_kills_hosts_that_do_not_end(image: Image, tmp_path: Pat
 
 def test_hosts_that_do_not_end_are_killed_after_the_grace(image: Image, tmp_path: Path, cache: Path) -> None:
     words = ("--grace", "3", "--env", "DLC_STOP_GRACE=900")  # the launcher would wait longer
-    with DlcRun(tmp_path / "run", image.ref, STUBBORN, *TWO, *words, cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, *words, image.ref, STUBBORN, cache=cache) as run:
         run.wait_for(*READY)
         run.interrupt()
         assert run.wait() == Interrupted.exit_code
@@ -128,7 +129,7 @@ def test_hosts_that_do_not_end_are_killed_after_the_grace(image: Image, tmp_path
 
 
 def test_two_jobs_at_once_never_mix(image: Image, tmp_path: Path, cache: Path) -> None:
-    words = [(image.ref, REPORT, *TWO, "--hp", f"word={word}") for word in ("first", "second")]
+    words = [(*TWO, "--hp", f"word={word}", image.ref, REPORT) for word in ("first", "second")]
     with (
         DlcRun(tmp_path / "1", *words[0], cache=cache) as first,
         DlcRun(tmp_path / "2", *words[1], cache=cache) as second,
@@ -145,8 +146,8 @@ def test_what_a_killed_dlc_left_is_removed_by_the_next_and_a_running_job_is_not(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
     with (
-        DlcRun(tmp_path / "killed", image.ref, SAVE, *TWO, cache=cache) as killed,
-        DlcRun(tmp_path / "running", image.ref, SAVE, *TWO, cache=cache) as running,
+        DlcRun(tmp_path / "killed", *TWO, image.ref, SAVE, cache=cache) as killed,
+        DlcRun(tmp_path / "running", *TWO, image.ref, SAVE, cache=cache) as running,
     ):
         killed.wait_for(*READY)
         running.wait_for(*READY)
@@ -163,7 +164,7 @@ def test_what_a_killed_dlc_left_is_removed_by_the_next_and_a_running_job_is_not(
 
 
 def test_a_job_that_was_left_can_be_removed_by_its_name(image: Image, tmp_path: Path, cache: Path) -> None:
-    with DlcRun(tmp_path / "killed", image.ref, SAVE, *TWO, cache=cache) as killed:
+    with DlcRun(tmp_path / "killed", *TWO, image.ref, SAVE, cache=cache) as killed:
         killed.wait_for(*READY)
         abandoned = killed.job
         with DlcRun(tmp_path / "too-early", "--remove", abandoned, cache=cache) as removing:
@@ -179,7 +180,7 @@ def test_a_job_that_was_left_can_be_removed_by_its_name(image: Image, tmp_path: 
 def test_what_the_engine_refuses_is_one_error_with_its_reason_and_leaves_nothing(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
-    with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, "--user", "nobody-there", cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, "--user", "nobody-there", image.ref, REPORT, cache=cache) as run:
         assert run.wait() == EngineError.exit_code
         assert "was not started: " in run.output
         assert "nobody-there" in run.output.partition("was not started: ")[2]
@@ -191,7 +192,7 @@ def test_what_the_engine_refuses_is_one_error_with_its_reason_and_leaves_nothing
 def test_what_the_engines_host_does_not_have_is_refused_before_anything_is_made(
     limit: tuple[str, str], image: Image, tmp_path: Path, cache: Path
 ) -> None:
-    with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, *limit, cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, *limit, image.ref, REPORT, cache=cache) as run:
         assert run.wait() == UsageError.exit_code
         assert f"{' '.join(limit)}: expected " in run.output
         assert not run.job
@@ -200,14 +201,14 @@ def test_what_the_engines_host_does_not_have_is_refused_before_anything_is_made(
 
 
 def test_a_reader_of_the_output_that_leaves_stops_the_job(image: Image, tmp_path: Path, cache: Path) -> None:
-    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, cache=cache, reader="head -n 2") as run:
+    with DlcRun(tmp_path / "run", *TWO, image.ref, SAVE, cache=cache, reader="head -n 2") as run:
         run.wait()
         assert "stopping algo-1, algo-2" in run.output
         assert nothing_is_left(run, cache)
 
 
 def test_a_docker_client_that_is_killed_does_not_end_the_job(image: Image, tmp_path: Path, cache: Path) -> None:
-    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, image.ref, SAVE, cache=cache) as run:
         run.wait_for(*READY)
         job = run.job
         assert run.kill_clients("algo-1") == 1
@@ -222,7 +223,7 @@ def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_i
 ) -> None:
     # Its network is gone with it, so the other host hears nothing more.
     words = [word for name, value in SHORT_HEARTBEAT.items() for word in ("--env", f"{name}={value}")]
-    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, *words, cache=cache) as run:
+    with DlcRun(tmp_path / "run", *TWO, *words, image.ref, SAVE, cache=cache) as run:
         run.wait_for(*READY)
         docker("rm", "--force", f"dlc-{run.job}-algo-2")
         assert run.wait() == EngineError.exit_code
@@ -233,7 +234,7 @@ def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_i
 def test_checkpoints_outlive_the_job_and_the_next_job_finds_them(image: Image, tmp_path: Path, cache: Path) -> None:
     kept = ("--checkpoints", str(tmp_path / "kept"))
     for number in ("1", "2"):
-        with DlcRun(tmp_path / number, image.ref, str(SCRIPTS / "count_starts.py"), *kept, cache=cache) as run:
+        with DlcRun(tmp_path / number, *kept, image.ref, str(SCRIPTS / "count_starts.py"), cache=cache) as run:
             assert run.wait() == 0
             assert f"start {number}" in run.output
 

@@ -70,8 +70,8 @@ def dlc(tmp_path: Path) -> Iterator[Dlc]:
 
 @pytest.mark.core
 def test_a_job_of_the_background_is_read_entered_and_stopped(image: Image, dlc: Dlc) -> None:
-    words = (image.ref, "train.py", "--hosts", "2", "--detach", "--name", NAME, *CALM_OPTIONS)
-    started = dlc("run", *words, "--", "--any", "5")
+    words = ("--hosts", "2", "--detach", "--name", NAME, *CALM_OPTIONS, image.ref, "train.py")
+    started = dlc("run", *words, "--any", "5")
     assert (started.returncode, started.stdout) == (0, f"{NAME}\n"), started.stderr
     deadline = time.monotonic() + HANG_BOUND
     while dlc("logs", NAME).stdout.count("ready to be stopped") < 2:
@@ -80,7 +80,7 @@ def test_a_job_of_the_background_is_read_entered_and_stopped(image: Image, dlc: 
     assert (job["state"], job["hosts"]) == ("runs", {"algo-1": "running", "algo-2": "running"})
     shown = dlc.typed("exec", NAME, "algo-2", text="hostname; echo $((6 * 7)); python --version; exit\n")
     assert re.search(r"(?s)algo-2.*\b42\b.*Python 3\.", shown), shown
-    processes = dlc("exec", NAME, "--", "sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline")
+    processes = dlc("exec", NAME, "sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline")
     assert "train --any 5" in processes.stdout, processes.stderr
     stopped = dlc("stop", NAME)
     assert stopped.returncode == 0, stopped.stderr
@@ -96,7 +96,7 @@ def test_a_job_of_the_background_is_read_entered_and_stopped(image: Image, dlc: 
 
 
 def test_the_lines_of_a_job_of_another_terminal_come_from_its_containers(image: Image, dlc: Dlc) -> None:
-    words = (image.ref, "train.py", "--hosts", "2", "--name", NAME, *CALM_OPTIONS)
+    words = ("--hosts", "2", "--name", NAME, *CALM_OPTIONS, image.ref, "train.py")
     with subprocess.Popen(
         command("run", *words), cwd=dlc.folder, env=dlc.settings, stdout=subprocess.PIPE, text=True
     ) as job:
@@ -111,7 +111,7 @@ def test_the_lines_of_a_job_of_another_terminal_come_from_its_containers(image: 
 
 def watch_job(image: Image, dlc: Dlc) -> str:
     """Start a job in the background; return the address at which TensorBoard shows it."""
-    started = dlc("run", image.ref, "train.py", "--detach", "--watch", "--name", NAME, *CALM_OPTIONS)
+    started = dlc("run", "--detach", "--watch", "--name", NAME, *CALM_OPTIONS, image.ref, "train.py")
     assert started.returncode == 0, started.stderr
     deadline = time.monotonic() + HANG_BOUND
     while not (found := re.search(r"tensorboard of this job, until it ends: (\S+)", dlc("logs", NAME).stdout)):
@@ -149,7 +149,7 @@ def test_a_shell_has_this_folder_and_the_images_python(image: Image, dlc: Dlc) -
     assert "/work" in shown
     assert "/opt/venv/bin/python" in shown
     assert (dlc.folder / "written").stat().st_uid == os.getuid()
-    done = dlc("shell", image.ref, "--", "python", "-c", "import torch, sys; sys.exit(7)")
+    done = dlc("shell", image.ref, "python", "-c", "import torch, sys; sys.exit(7)")
     assert done.returncode == 7, done.stderr
     assert docker("ps", "--all", "--quiet", "--filter", f"label={JOB}={NAME}").stdout == ""
 

@@ -39,7 +39,7 @@ def the_largest_batch_fits(image: Image, tmp_path: Path, script: str) -> None:
     results = ("--output", str(tmp_path / "out"), "--json")
     settings = environment(DLC_CACHE_DIR=str(tmp_path / "cache"))
     done = subprocess.run(
-        command("tune-batch", image.ref, str(SCRIPTS / script), *words, *limits, *results), cwd=find_root(),
+        command("tune-batch", *words, *limits, *results, image.ref, str(SCRIPTS / script)), cwd=find_root(),
         env=settings, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -182,7 +182,7 @@ def _explain_broken_rule(variant: Variant, texts: Mapping[str, str]) -> str:
         for limit, name in limits.items():
             if name in found and not satisfies(found[name], limit.removeprefix(name)):
                 place = f"{variant.lock_folder}/{file}"
-                return f"{place}: stale: expected {limit} (buildspec/compat.yml), found {name}=={found[name]}"
+                return f"{place}: stale: expected {limit} (a rule of the released images), found {name}=={found[name]}"
     return ""
 
 

@@ -11,7 +11,7 @@ from dlc.buildspec.variant import Variant
 from dlc.buildspec.yaml_layers import Node, merge_layers
 from dlc.core.platforms import PLATFORMS
 
-NOT_ASKED = "the buildspec asks for none: `platforms` (docs/buildspec.md#platforms)"
+NOT_ASKED = "the buildspec asks for none: `platforms` (dlc help buildspec)"
 
 
 def split_by_platform(node: Node) -> list[Node]:

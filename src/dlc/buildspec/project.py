@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 from packaging.version import Version
@@ -113,6 +114,15 @@ def list_own_images(tree: Tree) -> tuple[str, ...]:
     """Return the identifiers of the images that the project in this tree makes; none without a project."""
     found = read_project(tree)
     return (found.id,) if found else ()
+
+
+def require_script(project: Project, file: Path) -> None:
+    """Raise SpecError, with its line, if the script that the project names is not there."""
+    if not file.is_file():
+        said = project.node.at(("script",))
+        found = f"no file {file}" if said else f"no file {file}, which is meant if dlc.yml names none"
+        mark = (said or project.node).mark
+        raise_report([Problem(mark, "script", "the file of an entry point", found, "dlc run SCRIPT runs another one")])
 
 
 def list_bare_names(project: Project) -> list[str]:

@@ -65,7 +65,7 @@ def add_versions(asked: Sequence[Asked], pins: Pins | None, problems: list[Probl
         elif each.name in known:
             exact.append(f"{each.requirement}=={known[each.name]}")
         else:
-            expected = "==VERSION here or a version in buildspec/pins.yml"
+            expected = "==VERSION here or a version in pins.yml, in a checkout"
             hint = did_you_mean(each.name, known)
             problems.append(Problem(each.mark, each.path, expected, repr(each.requirement), hint))
     return tuple(exact)

@@ -12,13 +12,14 @@ from typing import Any, NoReturn
 
 import dlc
 from dlc.buildspec.problems import did_you_mean
-from dlc.cli.arguments import split_passed_on
+from dlc.cli.own_words import Words, describe_misplaced, split_words
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
-# stand between its arguments, of which some may be left out. PASSES_ON: the words behind a -- are args.arguments.
-# The others, as they were typed, are args.typed.
+# stand between its arguments, of which some may be left out. ends_own_words(found) tells whether the verb's own words,
+# which are args.typed, end with the last of these; args.arguments is what stands behind them, or behind a --. BEHIND
+# says how words get there.
 VERBS = {
     "init": "dlc.cli.init",
     "list": "dlc.cli.list",
@@ -73,15 +74,20 @@ UNRECOGNIZED = "unrecognized arguments: "
 class Parser(argparse.ArgumentParser):
     """argparse with errors of ours, and without abbreviated options."""
 
+    # How words get to the script or the command that the verb starts; empty if it starts none.
+    behind = ""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError; an option that is none comes with the one that is meant."""
         unknown = message.removeprefix(UNRECOGNIZED).split() if message.startswith(UNRECOGNIZED) else []
-        options = [word.partition("=")[0] for word in unknown if word.startswith("--")]
-        near = [hint for option in options if (hint := did_you_mean(option, self._option_string_actions))]
-        raise UsageError("; ".join([f"{self.prog}: {message}", *near]), f"{self.prog} --help")
+        names = [word.partition("=")[0].removeprefix("--") for word in unknown if word.startswith("--")]
+        known = [option.removeprefix("--") for option in self._option_string_actions if option.startswith("--")]
+        near = [hint.replace("'", "'--", 1) for name in names if (hint := did_you_mean(name, known))]
+        behind = f"; {self.behind}" if unknown and self.behind else ""
+        raise UsageError("; ".join([f"{self.prog}: {message}", *near]), f"{self.prog} --help{behind}")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -97,9 +103,11 @@ def run(argv: Sequence[str]) -> int:
     verb = argv[0]
     parser, module = make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
-    words, passed_on = split_passed_on(argv[1:]) if getattr(module, "PASSES_ON", False) else (argv[1:], None)
-    args = parse(words)
-    args.typed, args.arguments = words, passed_on
+    is_last = getattr(module, "ends_own_words", None)
+    words = split_words(parser, argv[1:], is_last) if is_last else Words([*argv[1:]], None)
+    args = parse(words.own)
+    args.typed, args.arguments = words.own, words.passed_on
+    args.is_marked, args.misplaced = not words.last, describe_misplaced(parser, words)
     # For the verb that completes the words of others.
     args.verbs, args.make_parser = tuple(VERBS), make_parser
     return int(module.run(args))
@@ -118,14 +126,31 @@ def list_misspelt(environment: Mapping[str, str]) -> list[str]:
 
 
 def _print_help(topics: Sequence[str]) -> int:
-    """Print the text of `dlc help`, `dlc help VERB` or `dlc help exit-codes`."""
+    """Print the text of `dlc help`, `dlc help VERB`, `dlc help PAGE`, `dlc help pages` or `dlc help exit-codes`."""
     if not topics:
         print(make_overview())
     elif topics[0] == "exit-codes":
         print("\n".join(f"{code:>4}  {meaning}" for code, meaning in list_exit_codes().items()))
-    else:
+    elif topics[0] in {**VERBS, **PLUMBING}:
         make_parser(topics[0])[0].print_help()
+    else:
+        _print_page(topics[0])
     return 0
+
+
+def _print_page(name: str) -> None:
+    """Print a page of the documentation, or the list of all. Raises UsageError for a name that none has."""
+    from dlc.cli.help_pages import describe_pages, list_pages, read_page
+
+    if name == "pages":
+        print(describe_pages())
+        return
+    text = read_page(name)
+    if text is None:
+        near = did_you_mean(name, [*VERBS, *list_pages()])
+        wanted = f"{name}: expected a verb or a page of dlc help pages, found neither"
+        raise UsageError(f"{wanted}; {near}" if near else wanted, "dlc help, dlc help pages")
+    print(text, end="")
 
 
 def make_parser(verb: str) -> tuple[Parser, ModuleType]:
@@ -137,6 +162,7 @@ def make_parser(verb: str) -> tuple[Parser, ModuleType]:
         epilog=f"example: {module.EXAMPLE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.behind = getattr(module, "BEHIND", "")
     module.add_arguments(parser)
     return parser, module
 
@@ -155,6 +181,7 @@ def make_overview() -> str:
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
     width = max(len(verb) for verb in VERBS) + 2
     lines += [f"  {verb:<{width}}{load_verb(verb).HELP}" for verb in VERBS]
-    lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means.",
+    lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means,",
+              "`dlc help pages` the pages of the documentation, and `dlc help PAGE` one of them.",
               "Terminals get colours, links and lines that fit; NO_COLOR=1 turns colours and links off."]  # fmt: skip
     return "\n".join(lines)

@@ -48,7 +48,7 @@ def add_failures(parser: argparse.ArgumentParser) -> None:
     add("--hosts", type=parse_count, metavar="N", help="training hosts of the job (default: those of --on)")
     add(
         "--mtbf", type=parse_positive, metavar="HOURS",
-        help="mean time between failures of one host; docs/scale.md has those of public clusters",
+        help="mean time between failures of one host; dlc help scale has those of public clusters",
     )  # fmt: skip
     add(
         "--save-seconds", type=parse_positive, metavar="S",
@@ -68,7 +68,7 @@ def read_reliability(args: argparse.Namespace) -> Reliability | None:
             if value is not None:
                 raise UsageError(
                     f"{option}: expected --mtbf HOURS too, the mean time between failures of one host",
-                    "docs/scale.md has those of public clusters: --mtbf 6335 is that of 2,048 hosts with H100",
+                    "dlc help scale has those of public clusters: --mtbf 6335 is that of 2,048 hosts with H100",
                 )
         return None
     hosts = args.hosts or (_count_named_hosts(args.on) if args.on else None)

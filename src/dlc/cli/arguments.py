@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -111,14 +112,6 @@ def parse_positive(text: str) -> float:
     )
 
 
-def split_passed_on(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Return the words that are for dlc, and those behind the first --, which it passes on; None without a --."""
-    if "--" not in words:
-        return words, None
-    place = words.index("--")
-    return words[:place], words[place + 1 :]
-
-
 def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     """Print a warning for each image whose end of patch is near or past; returns the warnings."""
     from dlc.buildspec import variant
@@ -154,6 +147,18 @@ def print_text(text: str, kinds: Mapping[str, str] = MappingProxyType({})) -> No
 def say_progress(line: str) -> None:
     """Say on stderr what is done, if it takes long."""
     print(f"  {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def show_step(name: str, what: str) -> Iterator[None]:
+    """Show on stderr that the block runs, and for how long, if it takes long."""
+    from dlc.build.progress_display import open_display
+
+    with (
+        open_display(plain=False, stream=sys.stderr, environment=os.environ) as display,
+        display.during(name, what),
+    ):
+        yield
 
 
 def print_json(value: object) -> None:

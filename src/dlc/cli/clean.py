@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text
+from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text, show_step
 from dlc.cli.run_job import CLAIMS, find_running_engine
 from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError, ProcessError
@@ -55,9 +55,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.yes:
         ask_to_remove("dlc clean")
-    remove_remains(folders, results)
-    if engine and images:
-        engine.docker("image", "rm", *images)
+    with show_step("dlc clean", f"removes {len(folders)} folders and {len(images)} images"):
+        remove_remains(folders, results)
+        if engine and images:
+            engine.docker("image", "rm", *images)
     return 0
 
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from dlc.cli.help_pages import list_pages
+from dlc.cli.own_words import only_behind_mark, split_words
+from dlc.cli.own_words import only_behind_mark as ends_own_words  # noqa: F401 - the command line reads it
 from dlc.core.errors import DlcError
 
 HELP = "print what lets bash, zsh or fish complete the words of dlc"
 EXAMPLE = "dlc completion bash"
-PASSES_ON = True
 # The table of verbs imports this file by name, so it is handed over: a verb's parser and module.
 Parsers = Callable[[str], tuple[argparse.ArgumentParser, ModuleType]]
 # A line that lets the shell complete files too.
@@ -105,12 +107,13 @@ def complete(words: Sequence[str], verbs: Sequence[str], make_parser: Parsers) -
         return [f"{verb}\t{make_parser(verb)[1].HELP}" for verb in verbs] + ["help\tshow a verb's options"]
     verb, *before, last = words
     if verb == "help":
-        return [*verbs, "exit-codes"]
+        return [*verbs, "exit-codes", "pages", *list_pages()]
     if verb not in verbs:
         return []
     parser, module = make_parser(verb)
-    if "--" in before:
-        return [FILES] if getattr(module, "PASSES_ON", False) else []
+    is_last = getattr(module, "ends_own_words", only_behind_mark)
+    if "--" in before or split_words(parser, [*before, last], is_last).passed_on is not None:
+        return [FILES] if is_last is not only_behind_mark else []
     options = parser._option_string_actions
     if before and (action := options.get(before[-1])) and action.nargs != 0:
         return _complete_value(action)
@@ -157,14 +160,15 @@ def list_images() -> list[str]:
 
 
 def list_jobs() -> list[str]:
-    """Return the names of the jobs that run, and of those that left their lines here."""
+    """Return the names of the jobs that run, and of those that have ended."""
     from dlc.cli.run_job import CLAIMS
     from dlc.core.environment import cache_folder
     from dlc.jobs.run.job_folder import RESULTS
-    from dlc.jobs.run.known_jobs import LOG, read_claims
+    from dlc.jobs.run.known_jobs import LOG, read_claims, read_ended
 
-    running = [job.id for job in read_claims(cache_folder() / CLAIMS)]
-    return sorted({*running, *(path.parent.name for path in Path(RESULTS).glob(f"*/{LOG}"))})
+    claims = cache_folder() / CLAIMS
+    known = [job.id for job in (*read_claims(claims), *read_ended(claims))]
+    return sorted({*known, *(path.parent.name for path in Path(RESULTS).glob(f"*/{LOG}"))})
 
 
 def list_strategies() -> list[str]:

@@ -140,7 +140,7 @@ def list_files(
     _, base = find_image(args.base or DEFAULT, load_variants(tree, platform=ANY_PLATFORM))
     if base is None:
         raise UsageError(
-            f"--from {args.base}: expected an image of `dlc list`, found a reference", "docs/own-images.md"
+            f"--from {args.base}: expected an image of `dlc list`, found a reference", "dlc list; dlc help own-images"
         )
     text = write_text(base, args.name or make_name(folder.resolve().name), args.packages)
     text += init_tool.write_entry(tool.pin) if tool else ""

@@ -38,7 +38,10 @@ def read_file_options(args: argparse.Namespace, defaults: argparse.Namespace) ->
     typed = [name for name, value in vars(defaults).items() if name not in BESIDE and getattr(args, name) != value]
     if args.script or args.arguments or typed:
         found = args.script or (f"--{typed[0].replace('_', '-')}" if typed else "-- ARGUMENT")
-        raise UsageError(f"dlc run {args.image}: expected all of the job in the file, found {found} too", args.image)
+        raise UsageError(
+            f"dlc run {args.image}: expected all of the job in the file, found {found} too",
+            f"write it into {args.image}",
+        )
     file = read_job_file(user_path(args.image))
     for warning in list_open_secrets(file.spec):
         print(f"dlc: warning: {warning}", file=sys.stderr)

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings; return 1 if there are any. Raises ScriptError afterwards for scripts that cannot be read."""
     if importlib.util.find_spec("libcst") is None:
-        raise HostError("libcst, which reads the scripts, is not installed", "make setup")
+        raise HostError("libcst, which reads the scripts, is not installed", "pip install libcst")
     args.scripts = [script for word in args.scripts for script in _list_scripts(word)]
     result = command.run(args)
     if result.errors:

@@ -12,7 +12,7 @@ from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import DlcError, UsageError
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.job_log import print_containers, print_log
-from dlc.jobs.run.known_jobs import LOG, find_containers, find_job
+from dlc.jobs.run.known_jobs import ENDED, LOG, KnownJob, absence_error, find_containers, find_ended_job, read_claims
 
 HELP = "print the lines of a job"
 EXAMPLE = "dlc logs 20261120-093000-0a1b2c -f"
@@ -21,7 +21,7 @@ EXAMPLE = "dlc logs 20261120-093000-0a1b2c -f"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add JOB, --follow, --to, --with."""
     parser.add_argument(
-        "job", metavar="JOB", help="a job of dlc ps or dlc submit, or one of the background that has ended"
+        "job", metavar="JOB", help="a job of dlc ps or dlc submit, or an ended one of dlc ps --all, or its folder"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends; Ctrl-C leaves it alone")
     add_place(parser)
@@ -34,13 +34,15 @@ def run(args: argparse.Namespace) -> int:
         place.print_logs(job_id, options, sys.stdout, follow=args.follow)
         return 0
     claims = cache_folder() / CLAIMS
-    if ended := _find_ended(args.job):
-        print_log(ended, claims / ended.parent.name if args.follow else None, sys.stdout)
-        return 0
-    job = find_job(claims, args.job)
+    job = _find_job(claims, args.job)
     if job.log:
         print_log(job.log, claims / job.id if args.follow else None, sys.stdout)
         return 0
+    if job.state == ENDED:
+        raise DlcError(
+            f"{job.id}: expected a job of the background, found one that ended where its lines were printed",
+            f"its results are in {job.folder}; dlc run --detach keeps the lines too",
+        )
     engine = find_running_engine()
     hosts = find_containers(engine, job.id).get(job.id)
     if not hosts:
@@ -49,10 +51,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _find_ended(word: str) -> Path | None:
-    """Return the log that a job left in the folder of results here, or in the folder that the word is."""
-    places = [Path(RESULTS) / word / LOG, *([user_path(word) / LOG] if "/" in word else [])]
-    found = next((path for path in places if path.is_file()), None)
-    if "/" in word and not found:
-        raise UsageError(f"{word}: expected the folder of a job that ran in the background, found no {LOG}", "dlc ps")
-    return found.absolute() if found else None
+def _find_job(claims: Path, word: str) -> KnownJob:
+    """Return the job that a name or its folder means: one that runs before an ended one, whatever folder this is.
+
+    Raises UsageError if there is none.
+    """
+    if "/" in word:
+        folder = user_path(word).absolute()
+        if not (folder / LOG).is_file():
+            raise UsageError(f"{word}: expected the folder of a job of the background, found no {LOG}", "dlc ps --all")
+        return KnownJob(folder.name, ENDED, folder=str(folder))
+    here = Path(RESULTS).absolute() / word
+    running = next((job for job in read_claims(claims) if job.id == word), None)
+    if found := running or find_ended_job(claims, word):
+        return found
+    # Of a dlc with another cache, or so long ago that no claim is left.
+    if (here / LOG).is_file():
+        return KnownJob(word, ENDED, folder=str(here))
+    raise absence_error(claims, word)

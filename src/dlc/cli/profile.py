@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
@@ -18,19 +19,24 @@ from dlc.jobs.advice.render import profile_json
 from dlc.jobs.run.job_folder import RESULTS
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
-EXAMPLE = "dlc profile pytorch-2.13-training-cpu-py311 train.py --hp epochs=3 --on p4d.24xlarge"
+EXAMPLE = "dlc profile --on p4d.24xlarge pytorch-2.13-training-cpu-py311 train.py --epochs 3"
 # ID and SCRIPT may have options between them.
 INTERMIXED = True
-# To the script.
-PASSES_ON = True
+BEHIND = run_job.BEHIND
 # So many steps a run measures.
 STEPS = 100
 # The reports' place among the collected results.
 REPORTS = "output/profile"
 
 
+def ends_own_words(found: Sequence[str]) -> bool:
+    """Tell whether the last of these words is a script: behind reports there is nothing."""
+    return _is_job(found)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID and SCRIPT of a job as `dlc run` has it, or REPORT; and the machines as `dlc advise` has them."""
+    parser.usage = "%(prog)s [OPTIONS] ID SCRIPT [ARGUMENT...]\n       %(prog)s [OPTIONS] REPORT..."
     parser.add_argument(
         "report", nargs="+", metavar="ID SCRIPT | REPORT",
         help="an image and the entry point of a job, which is started; or what DLC_PROFILE=1 wrote, a folder or files",
@@ -64,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return print_profile(args, read_profile(args.report))
 
 
-def _is_job(words: list[str]) -> bool:
+def _is_job(words: Sequence[str]) -> bool:
     """Tell whether two words, of which the first is no file or folder, are an image and a script."""
     return len(words) == 2 and not Path(words[0]).exists()
 

@@ -38,7 +38,7 @@ IN_REGISTRY = re.compile(r"([a-z0-9_-]+)(?::([A-Za-z0-9_][A-Za-z0-9._-]{0,127})|
 SAID = Policy(require=("scan", "tests"), sources="any")
 ATTACH = (
     "dlc test and dlc push --sign attach what is missing; a vulnerability may have an exception that has not expired "
-    "(docs/proof.md has each reason)"
+    "(dlc help proof has each reason)"
 )
 # A content tag holds no day, so any will do.
 ANY_DAY = "1970-01-01T00:00:00Z"
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, required=True, metavar="REGISTRY/REPO|ecr", dest=option[2:] + "_", help=what)
     parser.add_argument("--key", type=parse_path, metavar="FILE", help="public key of who has to have signed (PEM)")
     parser.add_argument(
-        "--policy", type=parse_path, metavar="FILE", help="what else dlc verify would ask (docs/proof.md)"
+        "--policy", type=parse_path, metavar="FILE", help="what else dlc verify would ask (dlc help proof)"
     )
     parser.add_argument("--dry-run", action="store_true", help="check its scan and tests, and copy nothing")
     add_set(parser)

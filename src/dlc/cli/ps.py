@@ -16,10 +16,10 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.text import format_table
 from dlc.engine.connection import Engine, find_engine
-from dlc.jobs.run.known_jobs import KnownJob, list_jobs
+from dlc.jobs.run.known_jobs import ENDED, FOREIGN, KnownJob, list_jobs, read_ended
 from dlc.submit.places import LOCAL, load_place, read_place_options
 
-HELP = "list the jobs that run on this machine, in the background too, or at a place"
+HELP = "list your jobs that run on this machine, in the background too, or at a place"
 EXAMPLE = "dlc ps --json"
 HEADS = ("JOB", "STATE", "HOSTS", "SINCE", "IMAGE")
 PLACED_HEADS = ("ID", "JOB", "STATE", "HOSTS", "SINCE")
@@ -28,7 +28,8 @@ UNITS = {"d": 86400, "h": 3600, "min": 60}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --json, --to, --with."""
+    """Add --all, --json, --to, --with."""
+    parser.add_argument("--all", action="store_true", help="also yours that have ended, and those of others")
     add_json(parser)
     add_place(parser)
 
@@ -43,12 +44,19 @@ def run(args: argparse.Namespace) -> int:
     except (EngineError, ProcessError) as error:
         _say_without_hosts(error)
         jobs = list_jobs(cache_folder() / CLAIMS, None)
+    others = sum(job.state == FOREIGN for job in jobs)
+    if args.all:
+        jobs += read_ended(cache_folder() / CLAIMS)
+    else:
+        jobs = [job for job in jobs if job.state != FOREIGN]
     if args.json:
         print_json([{**asdict(job), "log": str(job.log) if job.log else None} for job in jobs])
     elif jobs:
         print_text(as_text(jobs, datetime.now(UTC)), {"JOB": "head"})
     else:
         print("no job runs", file=sys.stderr)
+    if others and not (args.all or args.json):
+        print(f"dlc: others have {others} on this engine: dlc ps --all", file=sys.stderr)
     return 0
 
 
@@ -88,7 +96,7 @@ def as_text(jobs: Sequence[KnownJob], now: datetime) -> str:
 def _count_hosts(job: KnownJob) -> str:
     """Return `2 running`, or `1 exited, 1 running`."""
     if job.hosts is None:
-        return "?"
+        return "-" if job.state == ENDED else "?"
     counts = Counter(job.hosts.values())
     return ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none yet"
 

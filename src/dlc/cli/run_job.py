@@ -8,6 +8,7 @@ import re
 import secrets
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +17,11 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.platforms import name_foreign
 from dlc.buildspec.project import read_project as read_project_file
-from dlc.cli.arguments import add_json, parse_count, print_json
+from dlc.buildspec.project import require_script
+from dlc.cli.arguments import add_json, parse_count, print_json, show_step
 from dlc.cli.job_files import is_job_file, read_file_options, save_job
 from dlc.cli.lint import lint_note
+from dlc.cli.own_words import MARK, names_script
 from dlc.core.checkout import find_workspace, read_project, read_workspace
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import EngineError, UsageError
@@ -35,21 +38,35 @@ from dlc.jobs.run.run import run_job
 from dlc.jobs.run.watch import explain_watch
 
 HELP = "run a training job on this machine, a container for each host"
-EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
+EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py311 train.py --lr 0.1"
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
-# To the script.
-PASSES_ON = True
+BEHIND = (
+    "what is for the script stands behind its name; without a name, in a project, behind a --, as in dlc run --"
+    " --lr 0.1; in a job's file below `arguments`"
+)
 
 # The folder of claims in the cache.
 CLAIMS = "jobs"
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
 
+def ends_own_words(found: Sequence[str]) -> bool:
+    """Tell whether the last of these words is the script: in a project the only one. A job's file has its own."""
+    return not is_job_file(found[0]) and (len(found) == 2 or names_script(found[0]))
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
+    parser.usage = (
+        "%(prog)s [OPTIONS] ID SCRIPT [ARGUMENT...]\n"
+        "       %(prog)s [OPTIONS] FILE\n"
+        "       %(prog)s [OPTIONS] [SCRIPT [ARGUMENT...]]   in a project"
+    )
     parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier or reference, or a job's file")
-    parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
+    parser.add_argument(
+        "script", nargs="?", metavar="SCRIPT", help="the entry point, a file; the words behind it are its own arguments"
+    )
     add_job(parser)
     add_limits(parser)
     parser.add_argument("--output", metavar="DIR", help=f"where the results go (default: {RESULTS}/JOB)")
@@ -114,9 +131,11 @@ def run(args: argparse.Namespace) -> int:
         return _remove_job(args.remove)
     take_from_project(args)
     if not args.image or not (args.script or is_job_file(args.image)):
+        if args.image and names_script(args.image):
+            raise _order_error("run", args.image, (args.arguments or [""])[0])
         raise UsageError(
             "dlc run: expected an image and a script, or the file of a job",
-            "dlc run --help; `dlc init` makes a project",
+            "dlc run ID SCRIPT; `dlc init` makes a project, which names both",
         )
     if args.json and not (args.explain or args.detach):
         raise UsageError(
@@ -149,9 +168,11 @@ def take_from_project(args: argparse.Namespace) -> None:
     if (args.image and args.script) or is_job_file(args.image) or not (folder := find_workspace().project):
         return
     own = read_project_file(read_project(folder))
-    if own and (not args.image or args.image.endswith(".py") or Path(args.image).is_file()):
+    if own and (not args.image or names_script(args.image)):
         # Of a source folder the script is a path in it.
         own_script = own.file.script if args.source else os.path.relpath(folder / own.file.script)
+        if not args.image:
+            require_script(own, (user_path(args.source) if args.source else folder) / own.file.script)
         args.image, args.script = own.id, args.image or own_script
 
 
@@ -162,9 +183,10 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
     if args.name:
         require_free_name(cache_folder() / CLAIMS, job.id, engine)
     words = [word for word in args.typed if word not in ("--detach", "--json")]
-    passed_on = () if args.arguments is None else ("--", *args.arguments)
-    command = ("run", *words, "--name", job.id, "--output", str(job.folder), *passed_on)
-    code = start_in_background(command, job, cache_folder() / CLAIMS)
+    # Of an option that is given twice the last counts, and these say no more than what was typed.
+    command = ("run", "--name", job.id, "--output", str(job.folder), *words, MARK, *(args.arguments or ()))
+    with show_step(job.id, "starts"):
+        code = start_in_background(command, job, cache_folder() / CLAIMS)
     if code:
         return code
     if args.json:
@@ -181,11 +203,10 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
     if verb == "run" and is_job_file(image):
         file, options = read_file_options(args, _default_words())
         image, name = file.spec.image, name or file.spec.name
-    elif (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
-        raise UsageError(
-            f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
-            f"dlc {verb} {shlex.join([args.script, args.image])} ...",
-        )
+    elif names_script(args.image) and not Path(args.script).is_file():
+        raise _order_error(verb, args.image, args.script)
+    if args.misplaced:
+        print(f"dlc: {args.misplaced}", file=sys.stderr)
     identifier = name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     if not re.fullmatch(NAME, identifier):
         raise UsageError(f"--name {identifier}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
@@ -205,6 +226,14 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
         raise UsageError(error.message, f"dlc {verb} --help") from None
 
 
+def _order_error(verb: str, script: str, behind: str) -> UsageError:
+    image = "ID" if not behind or behind.startswith("-") else behind
+    return UsageError(
+        f"dlc {verb}: expected ID SCRIPT, found a script first: {script}",
+        f"dlc {verb} {shlex.join([image, script])} ...",
+    )
+
+
 def _default_words() -> argparse.Namespace:
     """Return what the options of a job are if none is typed."""
     parser = argparse.ArgumentParser()
@@ -218,7 +247,7 @@ def start_job(job: Job, *, is_named: bool = False, watch: bool = False) -> int:
     engine, claims = find_engine_for_job(), cache_folder() / CLAIMS
     if is_named:
         require_free_name(claims, job.id, engine)
-    return run_job(job, engine, claims, watch=watch)
+    return run_job(job, engine, claims, watch=watch, show=show_step)
 
 
 def find_engine_for_job() -> Engine:

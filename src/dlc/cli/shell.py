@@ -10,6 +10,7 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.exec import SHELL, terminal_options
+from dlc.cli.own_words import require_command
 from dlc.cli.run_job import find_engine_for_job
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
@@ -21,18 +22,22 @@ from dlc.jobs.run.limits import read_gpus
 from dlc.jobs.run.run import find_foreign_platform
 
 HELP = "open a shell in an image: this folder is /work in it, and it has this machine's GPUs"
-EXAMPLE = "dlc shell pytorch-2.13-training-cpu-py311 -- python -c 'import torch; print(torch.__version__)'"
-# A command in place of the shell.
-PASSES_ON = True
+EXAMPLE = "dlc shell pytorch-2.13-training-cpu-py311 python -c 'import torch; print(torch.__version__)'"
+BEHIND = "dlc shell [--gpus GPUS] [--user USER] ID [COMMAND...]"
 # A place of its own: this folder's own path may be one of the image's.
 WORK = "/work"
 # Drivers make these.
 GPU_DEVICES = ("nvidia[0-9]*", "dxg")
 
 
+def ends_own_words(found: Sequence[str]) -> bool:
+    """Tell that all behind the image is a command in place of the shell."""
+    return len(found) == 1
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ID, --gpus, --user; a command is behind a --."""
-    parser.usage = "%(prog)s [-h] [--gpus GPUS] [--user USER] ID [-- COMMAND...]"
+    """Add ID, --gpus, --user; what is behind ID is passed on."""
+    parser.usage = "%(prog)s [-h] [--gpus GPUS] [--user USER] ID [COMMAND...]"
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("--gpus", type=_parse_gpus, metavar="GPUS", help="all, a number, or device=0,1; 0 is none")
     parser.add_argument(
@@ -50,6 +55,7 @@ def _parse_gpus(word: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Become the docker client that runs the shell; its exit code is the shell's."""
+    require_command("dlc shell ID", args.arguments or (), BEHIND, is_marked=args.is_marked)
     ref, _ = selection.find_image(args.image, load_variants(read_workspace(), platform=ANY_PLATFORM))
     engine = find_engine_for_job()
     platform = find_foreign_platform(ref, engine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dlc.cli.arguments import show_step
 from dlc.cli.run_job import CLAIMS, find_running_engine
 from dlc.cli.submit import add_place, find_submitted
 from dlc.core.environment import cache_folder
@@ -33,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
     job = find_job(claims, args.job)
     if job.state == RUNS:
         _say(f"stopping {job.id}: {job.grace} s to save")
-        stop_job(job, claims)
+        with show_step(job.id, "ends"):
+            stop_job(job, claims)
         _say(f"{job.id} has ended; results: {job.folder}")
     else:
         _stop_left(job)

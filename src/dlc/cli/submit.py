@@ -80,7 +80,7 @@ def _run_here(args: argparse.Namespace) -> int:
     words = [args.file, *words, *(["--explain"] if args.dry_run else [])]
     parser, verb = args.make_parser("run")
     here = parser.parse_intermixed_args(words)
-    here.typed, here.arguments = words, None
+    here.typed, here.arguments, here.misplaced = words, None, ""
     return int(verb.run(here))
 
 

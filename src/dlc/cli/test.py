@@ -26,7 +26,7 @@ from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection.junit import read_report
 from dlc.images.proof.tested import make_record, write_record
 
-HELP = "run tests/container on the built images"
+HELP = "run the container tests on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
 CONTAINER, JOBS = "tests/container", "tests/integration"
 # What the tests import, and the versions of the checkout that the wheel was made from.
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add GLOB, --platform, --junitxml, --all."""
     add_globs(parser, at_least_one=True)
     parser.add_argument("--junitxml", type=parse_path, metavar="FILE", help="also write the results here, as JUnit XML")
-    parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
+    parser.add_argument("--all", action="store_true", help="run jobs on one host and on several too, in a checkout")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,7 +103,8 @@ def _find_pytest(root: Path) -> Mapping[str, str]:
         return {}
     if root != INSTALLED:
         raise UsageError(
-            "dlc test needs pytest with its plug-ins, which this Python does not have", "scripts/bootstrap.sh dev"
+            "dlc test needs pytest with its plug-ins, which this Python does not have",
+            "scripts/bootstrap.sh dev, in a checkout",
         )
     cache = cache_folder()
     with report_disk_errors(cache):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from dlc.cli import run_job
-from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text
+from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job_folder import RESULTS
@@ -15,11 +16,10 @@ from dlc.jobs.tune.request import Request, check_job, list_modes, read_batch, re
 from dlc.jobs.tune.tune import tune_batch
 
 HELP = "find the largest batch of a training script that fits, by short jobs on this machine"
-EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name batch-size --hp batch-size=64 --memory 4g"
+EXAMPLE = "dlc tune-batch --hp-name batch-size --memory 4g pytorch-2.13-training-cpu-py311 train.py --batch-size 64"
 # ID and SCRIPT may have options between them.
 INTERMIXED = True
-# To the script.
-PASSES_ON = True
+BEHIND = run_job.BEHIND
 COMPILERS = ("inductor", "xla")
 # Without --most no batch is tried that is more than so many times the job's own.
 TIMES = 1024
@@ -27,15 +27,24 @@ TIMES = 1024
 SECONDS = 10, 1_000_000
 
 
+def ends_own_words(found: Sequence[str]) -> bool:
+    """Tell whether the last of these words is the script."""
+    return len(found) == 2
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ID, SCRIPT, the hyperparameter that is tried, the bounds of the search, and the job as `dlc run` has it."""
+    parser.usage = "%(prog)s --hp-name KEY [OPTIONS] ID SCRIPT [ARGUMENT...]"
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("script", metavar="SCRIPT", help="the entry point, a file")
     add = parser.add_argument
     add(
-        "--hp-name", required=True, metavar="KEY", help="the hyperparameter that is the batch size; --hp says its value"
+        "--hp-name",
+        required=True,
+        metavar="KEY",
+        help="the batch size: an argument behind SCRIPT, or a hyperparameter of --hp",
     )
-    add("--lr-name", default="", metavar="KEY", help="the one that is the learning rate; --hp says its value")
+    add("--lr-name", default="", metavar="KEY", help="the learning rate, found in the same way")
     add("--compiler", choices=COMPILERS, default="", help="try the job eager and compiled, side by side")
     add(
         "--margin", type=_parse_share, default=0.1, metavar="SHARE", help="of the memory that stays free (default: 0.1)"
@@ -61,7 +70,7 @@ def _parse_seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Try, and print what was found. Raises TuneError if no batch fits or nothing can be measured."""
     request = _make_request(args)
-    found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line)
+    found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line, show_step)
     print_json(output.as_dict(request, found)) if args.json else print_text(output.as_text(request, found))
     return 0
 

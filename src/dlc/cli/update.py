@@ -19,7 +19,7 @@ from dlc.debian import suites
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
 EXAMPLE = "dlc update packages numpy transformers --write"
-DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: docker/debian/*/versions.txt"
+DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: the recorded versions of each suite"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ HELP = "check who signed an image in a registry, and what is proven of it"
 EXAMPLE = "dlc verify registry.example:5000/team/pytorch:2.13.0-training-cpu-py311-bookworm --key cosign.pub"
 # A name of the report -> its colour.
 STATES = {"REFUSED": "bad"}
-REMEDY = "use another image, or change what --policy asks if you know why (docs/proof.md)"
+REMEDY = "use another image, or change what --policy asks if you know why (dlc help proof)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key", type=parse_path, metavar="FILE", help="public key of who may sign (PEM, as cosign.pub)"
     )
-    parser.add_argument("--policy", type=parse_path, metavar="FILE", help="who may sign, what is asked (docs/proof.md)")
+    parser.add_argument(
+        "--policy", type=parse_path, metavar="FILE", help="who may sign, what is asked (dlc help proof)"
+    )
     add_json(parser)
 
 

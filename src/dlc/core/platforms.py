@@ -15,8 +15,7 @@ INTERPRETERS = Path("/proc/sys/fs/binfmt_misc")
 # The flag of an interpreter that programs in containers find too: the kernel holds it open.
 FIXED = "F"
 REMEDY = (
-    "as root: apt-get install qemu-user-static binfmt-support (docs/builders.md#arm64-on-another-host); "
-    "or build on a host of that platform"
+    "as root: apt-get install qemu-user-static binfmt-support (dlc help builders); or build on a host of that platform"
 )
 
 

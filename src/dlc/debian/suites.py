@@ -77,8 +77,8 @@ def find_suite(system: str) -> Suite:
     name, _ = split_suffix(system)
     if name not in SUITES:
         raise LockError(
-            f"suite {name}: expected one of {', '.join(SUITES)}, which src/dlc/debian/suites.py knows",
-            "name one of these under `suites` in buildspec/defaults.yml, or add the new one to that table",
+            f"suite {name}: expected one of {', '.join(SUITES)}, which dlc knows",
+            "name one of these; in a checkout, src/dlc/debian/suites.py takes a new one",
         )
     return SUITES[name]
 

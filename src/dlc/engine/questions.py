@@ -7,8 +7,8 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Protocol
 
@@ -82,18 +82,25 @@ def _find_fault(done: Completed) -> str:
 
 
 @contextmanager
-def tell_of_waiting(what: str) -> Iterator[None]:
-    """Say on stderr that dlc waits for the engine if the block takes longer than TELL_SECONDS."""
-    timer = Timer(TELL_SECONDS, _print_waiting, (what,))
+def tell_of_waiting(what: str, has_answered: Callable[[], bool] = lambda: False) -> Iterator[Callable[[], None]]:
+    """Say on stderr that dlc waits for the engine if the block takes longer than TELL_SECONDS.
+
+    Nothing is said if the engine `has_answered` then, or after a call of what the block gets.
+    """
+    timer = Timer(TELL_SECONDS, _print_waiting, (what, has_answered))
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield timer.cancel
     finally:
         timer.cancel()
 
 
-def _print_waiting(what: str) -> None:
+def _print_waiting(what: str, has_answered: Callable[[], bool]) -> None:
+    # An engine that does not even answer this question is waited for.
+    with suppress(EngineError):
+        if has_answered():
+            return
     # One line for all threads.
     global _told_at
     with _lock:

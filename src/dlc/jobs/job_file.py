@@ -58,6 +58,17 @@ def _keep_checked(read: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _shorten_size(read: Callable[[str], object]) -> AfterValidator:
+    """Return a check by a reader of dlc run, which leaves one spelling of a size for every place. 0 stays: no limit."""
+
+    def check(text: str) -> str:
+        if text:
+            read(text)
+        return read_size(text) if text else ""
+
+    return AfterValidator(check)
+
+
 def _match(pattern: str, meaning: str) -> AfterValidator:
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -85,9 +96,9 @@ Text = Annotated[str, AfterValidator(_require_text)]
 JobName = Annotated[str, _match(rf"({NAME})?", "at most 63 letters, digits, _ . and -")]
 GroupName = Annotated[str, _match(NAME, "a name of letters, digits, _ . and -")]
 Cpus = Annotated[str, _keep_checked(read_cpus)]
-Memory = Annotated[str, _keep_checked(read_memory)]
+Memory = Annotated[str, _shorten_size(read_memory)]
 Gpus = Annotated[str, _keep_checked(read_gpus)]
-Size = Annotated[str, _keep_checked(read_size)]
+Size = Annotated[str, _shorten_size(read_size)]
 InstanceType = Annotated[str, _keep_checked(read_instance)]
 Count = Annotated[str, _match(r"[1-9][0-9]{0,5}", "a whole number above 0")]
 OptionalCount = Annotated[str, _match(r"([1-9][0-9]{0,5})?", "a whole number above 0")]

@@ -139,7 +139,7 @@ NEEDS_A_CHECKOUT = {
     "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
     "push": [TORCH, "--to", "localhost:1"], "export": [TORCH, "folder"], "verify-reproducible": [TORCH],
     "advise": ["--measured", "p4d.24xlarge=192"], "ci": ["github"],
-    "run": [TORCH, "train.py"], "tune-batch": [TORCH, "train.py", "--hp-name", "batch"],
+    "run": [TORCH, "train.py"], "tune-batch": ["--hp-name", "batch", TORCH, "train.py"],
 }  # fmt: skip
 
 

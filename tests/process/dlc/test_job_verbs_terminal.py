@@ -90,7 +90,7 @@ def terminal(folder: Path, *words: str) -> Iterator[Terminal]:
 def job(folder: Path) -> Iterator[Path]:
     """A folder with a job of two hosts in the background, which is called `mine`."""
     (folder / "train.py").write_text(TRAIN)
-    words = ("run", "dlc/some:1", "train.py", "--hosts", "2", "--detach", "--name", "mine")
+    words = ("run", "--hosts", "2", "--detach", "--name", "mine", "dlc/some:1", "train.py")
     assert dlc(folder, *words).returncode == 0
     yield folder
     dlc(folder, "stop", "mine")
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_who_follows_the_lines_and_not_the_job(job: Path) -> None:
 
 
 def test_a_shell_in_a_host_takes_what_is_typed_and_hands_its_code_on(job: Path) -> None:
-    with terminal(job, "exec", "mine", "algo-2", "--", "sh") as shell:
+    with terminal(job, "exec", "mine", "algo-2", "sh") as shell:
         shell.type("pwd; echo it is $((40 + 2)); exit 7\n")
         assert shell.end() == 7
         assert f"{job}/dlc-jobs/mine/hosts/algo-2/code" in shell.shown
@@ -134,7 +134,7 @@ def test_a_shell_in_a_host_takes_what_is_typed_and_hands_its_code_on(job: Path) 
 
 
 def test_a_shell_in_an_image_has_a_terminal_and_hands_its_code_on(folder: Path) -> None:
-    with terminal(folder, "shell", "dlc/some:1", "--", "sh") as shell:
+    with terminal(folder, "shell", "dlc/some:1", "sh") as shell:
         shell.type("test -t 0 && echo on a terminal; echo it is $((40 + 2)); exit 7\n")
         assert shell.end() == 7
         assert "on a terminal\r\n" in shell.shown
@@ -144,7 +144,7 @@ def test_a_shell_in_an_image_has_a_terminal_and_hands_its_code_on(folder: Path) 
 def test_a_job_that_is_watched_says_where_and_ctrl_c_ends_both(folder: Path) -> None:
     """TensorBoard is a container of the stand-in; test_run_watch.py has its other ways to end."""
     (folder / "train.py").write_text(TRAIN)
-    with terminal(folder, "run", "dlc/some:1", "train.py", "--name", "mine", "--watch", "--grace", "60") as shown:
+    with terminal(folder, "run", "--name", "mine", "--watch", "--grace", "60", "dlc/some:1", "train.py") as shown:
         shown.until(r"tensorboard of this job, until it ends: ")
         shown.until("first")
         assert "until it ends: http://127.0.0.1:32768/" in re.sub(r"\s+", " ", plain_text(shown.shown))

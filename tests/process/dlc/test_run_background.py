@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ BOUND_SECONDS = 300.0
 SAVE = """
 import os, signal, sys, time
 def save(*_):
+    time.sleep(1.2)
     open(os.environ['SM_MODEL_DIR'] + '/saved', 'w').close()
     sys.exit(143)
 signal.signal(signal.SIGTERM, save)
@@ -36,9 +38,11 @@ def dlc(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def start(folder: Path, text: str, *words: str, image: str = "dlc/some:1") -> subprocess.CompletedProcess[str]:
+def start(
+    folder: Path, text: str, *words: str, image: str = "dlc/some:1", behind: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(text)
-    return dlc(folder, "run", image, "train.py", "--detach", *words)
+    return dlc(folder, "run", "--detach", *words, image, "train.py", *behind)
 
 
 def wait_for(folder: Path, job: str, text: str) -> None:
@@ -65,7 +69,7 @@ def test_a_job_of_the_background_is_listed_read_entered_and_stopped(folder: Path
     assert job["folder"] == str(folder / "dlc-jobs/mine")
     assert "mine  runs   2 running" in dlc(folder, "ps").stdout
 
-    entered = dlc(folder, "exec", "mine", "algo-2", "--", "sh", "-c", "pwd; exit 7")
+    entered = dlc(folder, "exec", "mine", "algo-2", "sh", "-c", "pwd; exit 7")
     assert (entered.returncode, entered.stdout.strip()) == (7, str(folder / "dlc-jobs/mine/hosts/algo-2/code"))
 
     again = start(folder, SAVE, "--name", "mine", "--output", "elsewhere")
@@ -75,9 +79,12 @@ def test_a_job_of_the_background_is_listed_read_entered_and_stopped(folder: Path
 
     stopped = dlc(folder, "stop", "mine")
     assert stopped.returncode == 0, stopped.stderr
+    # How long it took, because it took more than a second.
+    assert re.search(r"^ +[0-9.]+ s  mine  ends$", stopped.stderr, re.MULTILINE)
     assert (folder / "dlc-jobs/mine/model/saved").is_file()
     assert left(folder) == []
-    said = dlc(folder, "logs", "mine", "-f").stdout
+    (folder / "other").mkdir()
+    said = dlc(folder / "other", "logs", "mine", "-f").stdout
     assert "dlc: stopping algo-1, algo-2: 30 s to save" in said
     assert "job mine has ended: algo-1 143, algo-2 143" in said
     assert dlc(folder, "ps").stderr == "no job runs\n"
@@ -120,7 +127,7 @@ def test_what_keeps_a_job_from_starting_is_said_at_once_and_leaves_nothing(folde
 
 def test_the_background_gets_the_command_as_it_was_typed(folder: Path) -> None:
     text = "import os, sys; print(sys.argv[1:], os.environ['A'])"
-    done = start(folder, text, "--env", "A=--detach", "--json", "--", "--detach", "5")
+    done = start(folder, text, "--env", "A=--detach", "--json", behind=("--detach", "5"))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     followed = dlc(folder, "logs", told["job"], "-f")
@@ -157,9 +164,9 @@ def test_a_job_whose_dlc_is_suspended_is_stopped(folder: Path) -> None:
     ("words", "expected"),
     [
         (["logs", "nobody"], "nobody: expected a job that runs, found none"),
-        (["logs", "./nobody"], "./nobody: expected the folder of a job"),
+        (["logs", "./nobody"], "./nobody: expected the folder of a job of the background"),
         (["stop", "nobody"], "nobody: expected a job that runs, found none"),
-        (["exec", "nobody", "--", "true"], "nobody: expected a job that runs, found none"),
+        (["exec", "nobody", "true"], "nobody: expected a job that runs, found none"),
     ],
 )
 def test_a_job_that_is_none_is_a_wrong_command_line(folder: Path, words: list[str], expected: str) -> None:

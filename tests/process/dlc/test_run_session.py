@@ -47,10 +47,10 @@ class Started:
     def __init__(self, folder: Path, text: str, *words: str, output: int = subprocess.PIPE, verb: str = "run") -> None:
         self.folder = folder
         (folder / "train.py").write_text(f"{HOST}\n{text}\n")
-        command = [sys.executable, "-c", HURRIED, verb, "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
+        command = [sys.executable, "-c", HURRIED, verb, "--hosts", "2", "--output", str(folder / "results"), *words]
         with (folder / "errors").open("wb") as errors:
             self.process = subprocess.Popen(
-                [*command, "--output", str(folder / "results"), *words],
+                [*command, "dlc/some:1", str(folder / "train.py")],
                 cwd=ROOT,
                 stdout=output,
                 stderr=errors,
@@ -239,7 +239,7 @@ def test_an_image_that_is_not_there_is_an_error_before_anything_is_made(folder: 
     job = Started(folder, "")
     job.process.communicate(timeout=BOUND_SECONDS)
     done = subprocess.run(
-        [sys.executable, "-m", "dlc", "run", "dlc/none:1", str(folder / "train.py"), "--output", str(folder / "none")],
+        [sys.executable, "-m", "dlc", "run", "--output", str(folder / "none"), "dlc/none:1", str(folder / "train.py")],
         cwd=ROOT, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False,
     )  # fmt: skip
     assert (done.returncode, "dlc/none:1: the engine has no such image" in done.stderr) == (ImageError.exit_code, True)

@@ -35,7 +35,7 @@ def test_explain_needs_no_engine_and_writes_nothing(
     script: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = tmp_path / "results"
-    words = ["run", TORCH, script, "--group", "data=2", "--group", "dnn=1", "--output", str(results), "--explain"]
+    words = ["run", "--group", "data=2", "--group", "dnn=1", "--output", str(results), "--explain", TORCH, script]
     assert main(words) == 0
     text = capsys.readouterr().out
     assert text.count("docker run --pull never") == 3
@@ -45,7 +45,7 @@ def test_explain_needs_no_engine_and_writes_nothing(
 
 
 def test_explain_prints_json_for_programs(script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", TORCH, script, "--hosts", "2", "--hp", "lr=0.1", "--explain", "--json"]) == 0
+    assert main(["run", "--hosts", "2", "--hp", "lr=0.1", "--explain", "--json", TORCH, script]) == 0
     found = json.loads(capsys.readouterr().out)
     first, second = found["containers"]
     assert first["command"].endswith(f"dlc/pytorch:{TORCH.removeprefix('pytorch-')} train")
@@ -54,7 +54,7 @@ def test_explain_prints_json_for_programs(script: str, capsys: pytest.CaptureFix
 
 
 def test_options_may_stand_between_image_and_script(script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", TORCH, "--hosts", "2", script, "--explain"]) == 0
+    assert main(["run", "--explain", TORCH, "--hosts", "2", script]) == 0
     assert "algo-2" in capsys.readouterr().out
 
 
@@ -62,7 +62,7 @@ def test_what_is_behind_two_dashes_reaches_the_script_as_it_is_typed(
     script: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     passed_on = ["--hosts", "5", "-x", "--", "a b", ""]
-    assert main(["run", TORCH, script, "--hosts", "2", "--explain", "--json", "--", *passed_on]) == 0
+    assert main(["run", "--hosts", "2", "--explain", "--json", TORCH, script, "--", *passed_on]) == 0
     found = json.loads(capsys.readouterr().out)["containers"]
     assert len(found) == 2
     assert all(each["command"].endswith(" train --hosts 5 -x -- 'a b' ''") for each in found)
@@ -75,7 +75,7 @@ def test_a_report_takes_no_arguments(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_two_jobs_have_different_names(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
-        assert main(["run", TORCH, script, "--explain", "--json"]) == 0
+        assert main(["run", "--explain", "--json", TORCH, script]) == 0
     first, _, second = capsys.readouterr().out.partition("\n}\n")
     assert json.loads(first + "}")["network"] != json.loads(second)["network"]
 
@@ -87,11 +87,11 @@ def test_two_jobs_have_different_names(script: str, capsys: pytest.CaptureFixtur
         ([TORCH], UsageError, "expected an image and a script"),
         (["pytorch-9", "SCRIPT"], SelectorError, "pytorch-9: no such image"),
         ([TORCH, "nowhere.py"], UsageError, "nowhere.py: expected the file of an entry point"),
-        ([TORCH, "SCRIPT", "--hosts", "0"], UsageError, "--hosts: expected a whole number above 0, found '0'"),
-        ([TORCH, "SCRIPT", "--hosts", "two"], UsageError, "--hosts"),
-        ([TORCH, "SCRIPT", "--grace", "-1"], UsageError, "--grace"),
-        ([TORCH, "SCRIPT", "--json"], UsageError, "expected --explain too"),
-        ([TORCH, "SCRIPT", "more"], UsageError, "unrecognized arguments: more"),
+        (["--hosts", "0", TORCH, "SCRIPT"], UsageError, "--hosts: expected a whole number above 0, found '0'"),
+        (["--hosts", "two", TORCH, "SCRIPT"], UsageError, "--hosts"),
+        ([TORCH, "--grace", "-1", "SCRIPT"], UsageError, "--grace"),
+        (["--json", TORCH, "SCRIPT"], UsageError, "expected --explain too"),
+        (["--lr", "0.1", TORCH, "SCRIPT"], UsageError, "unrecognized arguments: --lr"),
         ([TORCH, "SCRIPT"], EngineError, "no engine answers there"),
         (["--remove", "/etc/hostname"], UsageError, "--remove /etc/hostname: expected the name of a job"),
         (["--remove", "../jobs"], UsageError, "expected the name of a job"),
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_one_message_and_starts_nothing(
 def test_a_wrong_word_names_the_help_of_its_own_verb(
     words: list[str], script: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*words, TORCH, script, "--cpus", "many"]) == UsageError.exit_code
+    assert main([*words, "--cpus", "many", TORCH, script]) == UsageError.exit_code
     assert f"remedy: dlc {words[0]} --help" in capsys.readouterr().err
 
 
@@ -150,14 +150,14 @@ def test_a_job_that_asks_for_a_compiler_is_told_what_lint_finds(
 ) -> None:
     Path(script).write_text(PRINTS)
     source = ["--source", str(Path(script).parent)]
-    for named in ([script], ["train.py", *source]):
-        main(["run", TORCH, *named, *words])  # no engine answers
+    for named in ([TORCH, script], [*source, TORCH, "train.py"]):
+        main(["run", *words, *named])  # no engine answers
         assert (NOTE in capsys.readouterr().err) is noted
 
 
 def test_lint_says_nothing_of_a_script_that_is_no_python(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(script).write_text("def train(:\n")
-    assert main(["run", TORCH, script, "--env", "DLC_COMPILER=inductor"]) == EngineError.exit_code
+    assert main(["run", "--env", "DLC_COMPILER=inductor", TORCH, script]) == EngineError.exit_code
     assert "dlc lint" not in capsys.readouterr().err
 
 
@@ -177,4 +177,5 @@ def test_the_example_in_the_help_is_a_command_line_of_ours(tmp_path: Path, monke
     (tmp_path / "train.py").touch()
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert main([*EXAMPLE.split()[1:], "--explain"]) == 0
+    verb, *words = EXAMPLE.split()[1:]
+    assert main([verb, "--explain", *words]) == 0

@@ -54,7 +54,7 @@ def install(folder: Path, text: str) -> None:
 @contextmanager
 def run(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "dlc", "run", "dlc/some:1", "train.py", "--name", "mine", "--watch", *words],
+        [sys.executable, "-m", "dlc", "run", "--name", "mine", "--watch", *words, "dlc/some:1", "train.py"],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         try:
@@ -146,7 +146,7 @@ def test_without_one_here_the_image_shows_the_job_and_its_container_is_removed(t
 
 def test_without_any_the_error_names_both_places_and_nothing_is_left(train: Path) -> None:
     (train / "docker/without-tensorboard").touch()
-    done = dlc(train, "run", "dlc/some:1", "train.py", "--watch")
+    done = dlc(train, "run", "--watch", "dlc/some:1", "train.py")
     assert done.returncode == ImageError.exit_code
     assert "--watch: expected tensorboard on this machine or in dlc/some:1, found none" in done.stderr
     assert "pip install tensorboard here, or leave out --watch" in done.stderr
@@ -164,10 +164,10 @@ def test_one_that_ends_by_itself_is_said_and_the_job_goes_on(train: Path) -> Non
 
 
 def test_what_shows_the_job_is_explained(train: Path) -> None:
-    done = dlc(train, "run", "dlc/some:1", "train.py", "--watch", "--explain", "--json")
+    done = dlc(train, "run", "--watch", "--explain", "--json", "dlc/some:1", "train.py")
     assert json.loads(done.stdout)["watch"].startswith("docker run --detach --pull never --name dlc-")
     install(train, TENSORBOARD)
-    done = dlc(train, "run", "dlc/some:1", "train.py", "--watch", "--explain")
+    done = dlc(train, "run", "--watch", "--explain", "dlc/some:1", "train.py")
     assert "tensorboard --logdir" in done.stdout.splitlines()[-1]
 
 

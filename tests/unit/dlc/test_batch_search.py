@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,11 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
-from dlc.core.errors import TuneError
+from dlc.core.errors import TuneError, UsageError
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.lifecycle import ContainerState
 from dlc.jobs.tune import output
-from dlc.jobs.tune.request import Mode, Request, list_modes, make_trial_job
+from dlc.jobs.tune.request import Mode, Request, list_modes, make_trial_job, read_batch
 from dlc.jobs.tune.trial_result import DATA, FAILED, FITS, MEMORY, TIGHT, TIME, Ended, judge_trial
 from dlc.jobs.tune.tune import Found, Search
 
@@ -107,6 +109,25 @@ def search(request: Request, trial: Callable[[int], Ended]) -> tuple[Found, list
     return Search(request, request.modes[0], start, said.append).run(), said
 
 
+def test_each_trial_is_shown_while_it_runs(tmp_path: Path) -> None:
+    request = request_of(tmp_path)
+    running: list[str] = []
+    shown: list[str] = []
+
+    @contextmanager
+    def show(name: str, what: str) -> Iterator[None]:
+        running.append(f"{name}, {what}")
+        yield
+        shown.append(running.pop())
+
+    def start(mode: Mode, batch: int) -> Ended:
+        assert running == [f"{mode.name}, batch {batch}"]
+        return ended(report(batch * GB / 100, batch))
+
+    found = Search(request, request.modes[0], start, lambda _: None, show).run()
+    assert sorted(shown) == sorted(f"{trial.mode}, batch {trial.batch}" for trial in found.trials)
+
+
 def test_the_largest_batch_within_the_margin_is_found_and_the_rate_is_scaled_to_it(tmp_path: Path) -> None:
     request = request_of(tmp_path)
     found, said = search(request, lambda b: ended(report(b * GB / 1000, b)) if b <= 1000 else ended(killed=True))
@@ -188,8 +209,43 @@ def test_what_is_wrong_is_one_message_and_starts_nothing(
     monkeypatch.chdir(find_root(Path(__file__)))
     script = tmp_path / "train.py"
     script.write_text("")
-    assert main(["tune-batch", TORCH, str(script), "--hp-name", "batch", *words]) == 2
+    assert main(["tune-batch", "--hp-name", "batch", *words, TORCH, str(script)]) == 2
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "tried"),
+    [
+        ("--batch 32 --lr 0.1", "--batch 64 --lr 0.1"),
+        ("--lr 0.1 --batch=32", "--lr 0.1 --batch=64"),
+        ("train batch=32 x", "train batch=64 x"),
+        ("--batch 8 --batch 32", "--batch 8 --batch 64"),
+        ("-batch 32 batch", "-batch 64 batch"),
+    ],
+)
+def test_the_batch_is_tried_where_the_script_gets_it(typed: str, tried: str, tmp_path: Path) -> None:
+    request = request_of(tmp_path)
+    job = replace(request.job, command=("train", *typed.split()), hyperparameters={"other": "32"})
+    assert read_batch(job, "batch") == 32
+    trial = make_trial_job(replace(request, job=job), request.modes[0], 64)
+    assert (trial.command, trial.hyperparameters) == (("train", *tried.split()), {"other": "32"})
+
+
+@pytest.mark.parametrize(
+    ("behind", "parameters", "expected"),
+    [
+        ("--lr 1", {}, "found only the arguments --lr 1"),
+        ("--batch 8", {"batch": "8"}, "found both"),
+        ("--batch", {}, "found only the arguments --batch"),
+        ("--batch x", {}, "batch=x: expected a number above 0"),
+    ],
+)
+def test_an_argument_that_is_no_batch_is_refused(
+    behind: str, parameters: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    job = replace(request_of(tmp_path).job, command=("train", *behind.split()), hyperparameters=parameters)
+    with pytest.raises(UsageError, match=expected):
+        read_batch(job, "batch")
 
 
 def test_a_namespace_of_the_verb_has_all_that_a_job_needs() -> None:

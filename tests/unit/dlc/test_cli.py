@@ -230,7 +230,7 @@ def test_a_folder_of_scripts_is_linted(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["run", "x:1", "train.py", "--chanel", "a=b"], "did you mean '--channel'?"),
+        (["run", "--chanel", "a=b", "x:1", "train.py"], "did you mean '--channel'?"),
         (["build", "x", "--no-disk-chek"], "did you mean '--no-disk-check'?"),
         (["plan", "--taget"], "did you mean '--targets'?"),
         (["list", "--idss"], "did you mean '--ids'?"),

@@ -111,6 +111,20 @@ def test_who_waits_is_told_once_what_for(capsys: pytest.CaptureFixture[str], mon
     assert capsys.readouterr().err.count("dlc: waiting for the Docker engine: `docker ") == 1
 
 
+@pytest.mark.parametrize("how", ["it has started", "its first line came"])
+def test_an_engine_that_has_done_its_part_is_not_waited_for(
+    how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "time", time)
+    monkeypatch.setattr(questions, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(questions, "_told_at", -questions.TELL_AGAIN_SECONDS)
+    with questions.tell_of_waiting("it starts algo-1", lambda: how == "it has started") as answered:
+        if how == "its first line came":
+            answered()
+        time.sleep(0.3)
+    assert capsys.readouterr().err == ""
+
+
 def test_who_does_not_wait_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with questions.tell_of_waiting("`docker image inspect`"):
         pass

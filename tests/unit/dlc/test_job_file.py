@@ -10,6 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dlc.cli import make_parser
+from dlc.cli.own_words import split_words
 from dlc.cli.run_job import read_options
 from dlc.cli.schema import list_pages, make_job_texts
 from dlc.core.checkout import find_root
@@ -29,12 +30,12 @@ from dlc.jobs.run.job import STRATEGIES, Job, Options, make_job
 SHELL = {"HF_TOKEN": "of the shell"}
 COMMANDS = [
     "IMAGE train.py",
-    "IMAGE train.py --hosts 3 --distributed torchrun --hp lr=0.1 --hp flag=true",
-    "IMAGE train.py --hp layers=[64,32] --hp text='a:b' --channel training=data --checkpoints saved",
-    "IMAGE train.py --env A=b --env HF_TOKEN --env EMPTY= --user 1000 --shm-size 2g --grace 90",
-    "IMAGE train.py --cpus 2 --memory 512m --gpus all --instance-type ml.c5.xlarge",
-    "IMAGE train.py --group a=1 --group b --hosts 2 --cpus a=0.5 --cpus 4 --gpus b=device=0,1 --program a=data.py",
-    "IMAGE train.py --source code --program homogeneousCluster=inner/data.py",
+    "--hosts 3 --distributed torchrun --hp lr=0.1 --hp flag=true IMAGE train.py",
+    "--hp layers=[64,32] --hp text='a:b' --channel training=data --checkpoints saved IMAGE train.py",
+    "--env A=b --env HF_TOKEN --env EMPTY= --user 1000 --shm-size 2g --grace 90 IMAGE train.py",
+    "--cpus 2 --memory 512m --gpus all --instance-type ml.c5.xlarge IMAGE train.py",
+    "--group a=1 --group b --hosts 2 --cpus a=0.5 --cpus 4 --gpus b=device=0,1 --program a=data.py IMAGE train.py",
+    "--source code --program homogeneousCluster=inner/data.py IMAGE train.py",
 ]
 
 
@@ -49,8 +50,10 @@ def folder(tmp_path: Path) -> Path:
 
 def type_options(command: str) -> Options:
     """Return the options of a command line of dlc run, whose script gets arguments."""
-    args = make_parser("run")[0].parse_args(command.replace("'", "").split())
-    args.arguments = ["--x", "1"]
+    parser, module = make_parser("run")
+    words = split_words(parser, [*command.replace("'", "").split(), "--x", "1"], module.ends_own_words)
+    args = parser.parse_intermixed_args(words.own)
+    args.arguments = words.passed_on
     return read_options(args)
 
 

@@ -14,13 +14,14 @@ import pytest
 from dlc.__main__ import main
 from dlc.cli import ps
 from dlc.cli.clean import LONGEST_REBUILD, choose_left
-from dlc.cli.exec import choose_host
+from dlc.cli.exec import choose_host, split_host
 from dlc.cli.shell import find_gpus, find_user, make_words
-from dlc.core.errors import UsageError
+from dlc.core.errors import DlcError, UsageError
 from dlc.core.process import Completed
 from dlc.engine.connection import Engine
+from dlc.jobs.run.ended_jobs import MOST_KEPT, end_claim, read_ended_claims
 from dlc.jobs.run.job_log import print_containers, print_log
-from dlc.jobs.run.known_jobs import FOREIGN, LEFT, RUNS, KnownJob, find_containers, list_jobs
+from dlc.jobs.run.known_jobs import ENDED, FOREIGN, LEFT, RUNS, KnownJob, find_containers, list_jobs
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -80,12 +81,127 @@ def test_ps_says_since_when_in_the_largest_unit(started: str, age: str) -> None:
 
 
 def test_exec_takes_the_first_host_that_is_meant_and_only_one_that_runs() -> None:
-    found = {"j": {"algo-10": "running", "algo-2": "running", "algo-3": "exited"}}
+    found = {"algo-10": "running", "algo-2": "running", "algo-3": "exited"}
     assert choose_host("j", "", found) == "algo-2"
     assert choose_host("j", "algo-10", found) == "algo-10"
-    for job, host in (("j", "algo-3"), ("j", "algo-1"), ("other", "")):
-        with pytest.raises(UsageError, match="that runs, found"):
-            choose_host(job, host, found)
+    for host in ("algo-3", "algo-1"):
+        with pytest.raises(UsageError, match="that runs, found algo-2"):
+            choose_host("j", host, found)
+
+
+@pytest.mark.parametrize(
+    ("typed", "host", "command"),
+    [
+        ("", "", ""),
+        ("algo-2", "algo-2", ""),
+        ("ls -l --all", "", "ls -l --all"),
+        ("algo-2 ls -l", "algo-2", "ls -l"),
+        ("algo-2 -- ls -- -l", "algo-2", "ls -- -l"),
+        ("algo-2 algo-3", "algo-2", "algo-3"),
+    ],
+)
+def test_exec_reads_a_host_and_a_command_without_two_dashes(typed: str, host: str, command: str) -> None:
+    assert split_host(typed.split(), is_marked=False) == (host, command.split())
+    assert split_host(typed.split(), is_marked=True) == ("", typed.split())
+
+
+@pytest.mark.parametrize("word", ["algo2", "Algo-2", "2", "host-1", "algo_1"])
+def test_exec_takes_no_misspelt_host_for_a_command(word: str) -> None:
+    with pytest.raises(UsageError, match=f"{word}: expected a host, such as algo-1, or a command"):
+        split_host([word, "ls"], is_marked=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [(["exec", "j", "--host", "algo-2", "ls"], "--host"), (["shell", "dlc/x:1", "--gpus", "all"], "--gpus")],
+)
+def test_an_option_of_dlc_is_no_command(
+    words: list[str], found: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = Answering("j dlc-j-algo-1 running")
+    for module in ("exec", "shell"):
+        monkeypatch.setattr(
+            f"dlc.cli.{module}.find_{'running_engine' if module == 'exec' else 'engine_for_job'}", lambda: engine
+        )
+    assert main(words) == UsageError.exit_code
+    assert f"expected a command, found the option {found}" in capsys.readouterr().err
+
+
+def end_job(cache: Path, name: str, folder: Path) -> None:
+    (cache / "jobs").mkdir(parents=True, exist_ok=True)
+    (cache / "jobs" / name).write_text(f"unix:///a.sock\n{json.dumps({'folder': str(folder), 'image': 'dlc/x:1'})}\n")
+    end_claim(cache / "jobs" / name)
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a job of the background that has ended; another folder is the current one."""
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "far/dlc-jobs/mine"
+    folder.mkdir(parents=True)
+    (folder / "log").write_text("trained\n")
+    end_job(tmp_path / "cache", "mine", folder)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_the_lines_of_an_ended_job_are_found_from_any_folder(ended: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("mine", str(ended)):
+        assert main(["logs", word]) == 0
+        assert capsys.readouterr().out == "trained\n"
+
+
+def test_an_ended_job_without_lines_is_told_with_its_results(ended: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (ended / "log").unlink()
+    assert main(["logs", "mine"]) == DlcError.exit_code
+    said = capsys.readouterr().err
+    assert "mine: expected a job of the background, found one that ended where its lines were printed" in said
+    assert f"its results are in {ended}" in said
+
+
+@pytest.mark.parametrize("verb", ["stop", "exec"])
+def test_a_job_that_has_ended_is_told_so_and_no_other_job_is_named(
+    verb: str, ended: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dlc.cli.exec.find_running_engine", lambda: Answering("theirs dlc-theirs-algo-1 running"))
+    (ended.parents[2] / "cache/jobs/other").write_text("unix:///a.sock\n")
+    assert main([verb, "mine"]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert f"mine: expected a job that runs, found that it has ended; its results: {ended}" in said
+    assert main([verb, "none"]) == UsageError.exit_code
+    said += capsys.readouterr().err
+    assert "none: expected a job that runs, found none of that name" in said
+    assert "theirs" not in said
+    assert "other" not in said
+
+
+def test_ps_lists_own_jobs_and_with_all_those_of_others_and_ended_ones(
+    ended: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ended.parents[2] / "cache/jobs/own").write_text("unix:///a.sock\n")
+    engine = Answering("theirs dlc-theirs-algo-1 running", "own dlc-own-algo-1 running")
+    monkeypatch.setattr("dlc.cli.ps.find_engine", lambda: engine)
+    assert main(["ps"]) == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == ["JOB", "own"]
+    assert said.err == "dlc: others have 1 on this engine: dlc ps --all\n"
+    assert main(["ps", "--all", "--json"]) == 0
+    said = capsys.readouterr()
+    states = {job["id"]: job["state"] for job in json.loads(said.out)}
+    assert (states, said.err) == ({"own": LEFT, "theirs": FOREIGN, "mine": ENDED}, "")
+
+
+def test_ended_jobs_are_known_as_long_as_their_results_are_there(tmp_path: Path) -> None:
+    for number in range(MOST_KEPT + 3):
+        end_job(tmp_path, f"job-{number}", tmp_path / f"results-{number % 2}")
+    (tmp_path / "results-0").mkdir()
+    known = read_ended_claims(tmp_path / "jobs")
+    assert len([*(tmp_path / "ended-jobs").iterdir()]) == MOST_KEPT
+    assert {int(name.partition("-")[2]) % 2 for name in known} == {0}
+    (tmp_path / "results-0").rmdir()
+    assert read_ended_claims(tmp_path / "jobs") == {}
+    (tmp_path / "ended-jobs/half").write_text('unix:///a.sock\n{"folder": "/tm')
+    assert read_ended_claims(tmp_path / "jobs") == {}
 
 
 def test_lines_of_containers_begin_with_their_hosts(capsys: pytest.CaptureFixture[str]) -> None:

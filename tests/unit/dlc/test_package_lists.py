@@ -121,7 +121,7 @@ def test_a_rule_that_the_lock_keeps_to_does_not_make_it_stale_and_another_does()
         changed(tree, "buildspec/compat.yml", COMPAT + text) for text in (RULES, RULES.replace(">=2, <3", ">=3"))
     )
     assert explain_staleness(kept, torch(kept)) == ""
-    expected = f"{folder}/training.txt: stale: expected pandas>=3 (buildspec/compat.yml), found pandas==2.3.0"
+    expected = f"{folder}/training.txt: stale: expected pandas>=3 (a rule of the released images), found pandas==2.3.0"
     assert explain_staleness(broken, torch(broken)) == expected
 
 

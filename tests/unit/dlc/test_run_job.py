@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dlc.core.errors import UsageError
+from dlc.core.errors import SpecError, UsageError
+from dlc.jobs.job_file import read_job_file
 from dlc.jobs.run.job import STRATEGIES, Group, Job, Options, make_job
 
 
@@ -69,10 +70,36 @@ def test_0_is_no_limit_as_for_docker() -> None:
     assert (group.cpus, group.memory) == ("", "")
 
 
-@pytest.mark.parametrize("word", ["6m", "512M", "1.5g", "2GB", "512MiB", "7000000", "7000000b", "1t"])
-def test_a_size_is_written_as_for_docker(word: str) -> None:
-    (group,) = job(memory=[word]).groups
-    assert group.memory == word
+# What `docker create --memory` takes, and how docker writes it at its shortest.
+SIZES = [
+    ("6m", "6m"), ("512M", "512m"), ("1.5g", "1.5g"), ("4gb", "4g"), ("4GiB", "4g"), ("512MiB", "512m"),
+    ("7000000", "7000000"), ("7000000b", "7000000"), ("1t", "1t"), (".5g", "0.5g"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "size"), SIZES)
+def test_a_size_is_understood_as_for_docker_and_has_one_spelling(word: str, size: str, tmp_path: Path) -> None:
+    made = job(memory=[word], shared_memory=word)
+    assert (made.groups[0].memory, made.shared_memory) == (size, size)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "job.yml").write_text(
+        f"image: x:1\nscript: train.py\nshared_memory: {word}\nresources: {{memory: {word}}}\n"
+        f"groups: {{a: {{memory: {word}}}}}\n"
+    )
+    spec = read_job_file(tmp_path / "job.yml").spec
+    assert (spec.shared_memory, spec.resources.memory, spec.groups["a"].memory) == (size, size, size)
+
+
+@pytest.mark.parametrize("word", ["4 GB", "4gg", "8mi", "4.5.6g", "1e3", "-1g", "g", ""])
+def test_a_size_that_docker_refuses_is_refused_everywhere(word: str, tmp_path: Path) -> None:
+    for options in ({"memory": [word]}, {"shared_memory": word}):
+        with pytest.raises(UsageError, match="expected a size, such as 512m or 4g"):
+            job(**options)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "job.yml").write_text(f"image: x:1\nscript: train.py\nshared_memory: '{word}'\n")
+    if word:
+        with pytest.raises(SpecError, match="3:16: shared_memory: expected a size, such as 512m or 4g"):
+            read_job_file(tmp_path / "job.yml")
 
 
 def test_a_limit_is_for_all_groups_or_for_the_one_that_is_named() -> None:

@@ -89,7 +89,7 @@ def move_own_files(stage: Stage, folder: str, dockerfile: str) -> Stage:
         raise SpecError(
             f"{dockerfile}: stage {stage.name}: expected files to be mounted, or taken --from a stage or a context, "
             f"found {found[0]!r}",
-            "take the file from the context `scripts`, which is docker/scripts",
+            "take the file from the context `scripts`",
         )
 
     def move(match: re.Match[str]) -> str:

@@ -137,7 +137,7 @@ def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
 def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
     """Ask the package index for advisories. If it does not answer, the answer is `unanswered`, not a clean image."""
     if importlib.util.find_spec("pip_audit") is None:
-        raise UsageError("dlc scan needs pip-audit, which this Python does not have", "make setup")
+        raise UsageError("dlc scan needs pip-audit, which this Python does not have", "pip install pip-audit")
     packages = {p.name: LOCAL_VERSION.sub("", p.version) for p in facts.of_kind("python")}
     with scratch_folder("dlc-scan-") as folder:
         listed = folder / "requirements.txt"

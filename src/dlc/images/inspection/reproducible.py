@@ -87,7 +87,7 @@ def mark_layers(inputs: HostInputs, folder: Path) -> HostInputs:
     if len(found) != 1:
         raise SpecError(
             f"{', '.join(found or texts)}: expected one Dockerfile with a line `{LOWEST.strip()}`, found {len(found)}",
-            "begin the lowest layer with this line, as docker/base/Dockerfile does",
+            "begin the lowest layer of the Dockerfile with this line",
         )
     mark = folder / MARK_CONTEXT / MARK
     mark.parent.mkdir()

@@ -83,5 +83,5 @@ def require_within(budget: Budget, size: int, ref: str, largest: Sequence[Share]
             raise ImageError(
                 f"{ref}: expected at most {limit / 1e9:g} GB{what} ({budget.why}), found {found / 1e9:.3f}\n"
                 f"  largest: {top}",
-                "remove what is not needed (docker/scripts/*/prune.txt), or raise the budget and say why",
+                "remove what is not needed, or raise the budget and say why",
             )

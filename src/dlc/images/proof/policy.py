@@ -51,11 +51,11 @@ def read_policy(path: Path) -> Policy:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: expected a policy in YAML, found: {error}", "docs/proof.md shows one") from None
+        raise SpecError(f"{path}: expected a policy in YAML, found: {error}", "dlc help proof shows one") from None
     node, problems = parse_yaml(text, str(path))
     raise_report(problems)
     if node is None:
-        raise SpecError(f"{path}: expected YAML", "docs/proof.md shows a policy")
+        raise SpecError(f"{path}: expected YAML", "dlc help proof shows a policy")
     found, problems = validate_node(Policy, node)
     raise_report(problems)
     return found or Policy()

@@ -48,7 +48,7 @@ def read_records(texts: Mapping[str, str], images: Sequence[Image]) -> dict[str,
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"{name}: expected a record: {KINDS}; found: {_describe_fault(error)}",
-                "remove the file, or write it again: docs/catalogue.md",
+                "remove the file, or write it again: dlc help catalogue",
             ) from None
     return found
 

@@ -115,8 +115,8 @@ def find_machine(machines: Catalogue, name: str, where: str) -> Machine:
     plain = name.strip().removeprefix("ml.")
     if plain not in machines:
         near = did_you_mean(plain, machines) or f"known: {', '.join(machines)}"
-        raise UsageError(f"{where}: no machine {plain!r} in buildspec/instances.yml; {near}",
-                         "add the machine to buildspec/instances.yml")  # fmt: skip
+        raise UsageError(f"{where}: no machine {plain!r} is known; {near}",
+                         "in a checkout of dlc, buildspec/instances.yml takes more machines")  # fmt: skip
     return machines[plain]
 
 

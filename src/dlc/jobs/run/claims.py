@@ -20,6 +20,7 @@ from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
 from dlc.core.errors import DlcError
 from dlc.engine.connection import Engine
 from dlc.jobs.run import lifecycle
+from dlc.jobs.run.ended_jobs import end_claim
 
 # For what the engine refuses to remove: a new job waits for it.
 LEFTOVER_SECONDS = 10.0
@@ -64,7 +65,7 @@ def claim_job(
         _write_claim(path, descriptor, f"{engine.address or ''}\n{json.dumps(dict(facts))}\n".encode())
         yield claim
         if not claim.left:
-            path.unlink(missing_ok=True)
+            end_claim(path)
     finally:
         os.close(descriptor)
 
@@ -90,7 +91,7 @@ def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
         try:
             if read_address(path.read_text()) == (engine.address or ""):
                 removed += lifecycle.remove_containers(engine, path.name, LEFTOVER_SECONDS)
-                path.unlink()
+                end_claim(path)
         except DlcError as error:
             _warn_of_leftovers(error, path.name)
         finally:
@@ -118,7 +119,7 @@ def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
             if not try_lock(descriptor):
                 raise DlcError(f"{job_id}: a dlc still runs this job", f"dlc stop {job_id}")
             removed = lifecycle.remove_containers(engine, job_id)
-            (folder / job_id).unlink()
+            end_claim(folder / job_id)
             return removed
         finally:
             os.close(descriptor)

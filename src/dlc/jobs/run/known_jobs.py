@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -11,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dlc.core.atomic_files import hold_lock, try_lock
 from dlc.core.errors import DlcError, UsageError
@@ -19,13 +17,14 @@ from dlc.core.labels import JOB
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.jobs.run.claims import read_address
+from dlc.jobs.run.ended_jobs import read_ended_claims, read_facts
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.watch import PROGRAM as WATCH
 
 # Of a job that runs in the background: the file of its lines, in its folder.
 LOG = "log"
-# What a job is in: a dlc looks after it, or its dlc was killed, or only its containers are known here.
-RUNS, LEFT, FOREIGN = "runs", "left behind", "of another dlc"
+# What a job is in: a dlc looks after it, or its dlc was killed, or it has ended, or only its containers are known here.
+RUNS, LEFT, ENDED, FOREIGN = "runs", "left behind", "ended", "of another dlc"
 ASK_AGAIN_SECONDS = 0.1
 # What a claim says of a job.
 FACTS = ("image", "folder", "pid", "started", "grace")
@@ -79,11 +78,25 @@ def list_jobs(claims_folder: Path, engine: Engine | None) -> list[KnownJob]:
 
 
 def find_job(claims_folder: Path, job_id: str) -> KnownJob:
-    """Return a job that has a claim. Raises UsageError, which names those that have one."""
-    jobs = {job.id: job for job in read_claims(claims_folder)}
-    if job_id not in jobs:
-        raise UsageError(f"{job_id}: expected a job that runs, found {', '.join(jobs) or 'none'}", "dlc ps")
-    return jobs[job_id]
+    """Return a job that has a claim. Raises UsageError if it has ended, or was never known."""
+    for job in read_claims(claims_folder):
+        if job.id == job_id:
+            return job
+    raise absence_error(claims_folder, job_id)
+
+
+def find_ended_job(claims_folder: Path, job_id: str) -> KnownJob | None:
+    """Return a job that has ended and whose results are still there."""
+    text = read_ended_claims(claims_folder).get(job_id)
+    return _make_known(job_id, ENDED, text) if text else None
+
+
+def absence_error(claims_folder: Path, job_id: str) -> UsageError:
+    """Return the error for a job that does not run: it has ended, or has another name, or is nobody's."""
+    wanted = f"{job_id}: expected a job that runs, found"
+    if ended := find_ended_job(claims_folder, job_id):
+        return UsageError(f"{wanted} that it has ended; its results: {ended.folder}", f"dlc logs {job_id}, or dlc ps")
+    return UsageError(f"{wanted} none of that name", "dlc ps, or dlc ps --all")
 
 
 def read_claims(folder: Path) -> list[KnownJob]:
@@ -96,13 +109,18 @@ def read_claims(folder: Path) -> list[KnownJob]:
 
 def _read_claim(path: Path) -> KnownJob:
     text = path.read_text()
-    # A dlc before this one wrote no second line, and one after it may write more into it.
-    found: dict[str, Any] = {}
-    # A dlc that was killed meanwhile has written half of it.
-    with suppress(ValueError):
-        found = json.loads(text.partition("\n")[2] or "{}")
-    facts = {name: found[name] for name in FACTS if name in found}
-    return KnownJob(path.name, RUNS if is_held(path) else LEFT, read_address(text), **facts)
+    return _make_known(path.name, RUNS if is_held(path) else LEFT, text)
+
+
+def read_ended(claims_folder: Path) -> list[KnownJob]:
+    """Return the jobs that have ended and whose results are still there, the newest last."""
+    return [_make_known(name, ENDED, text) for name, text in read_ended_claims(claims_folder).items()]
+
+
+def _make_known(name: str, state: str, text: str) -> KnownJob:
+    found = read_facts(text)
+    facts = {fact: found[fact] for fact in FACTS if fact in found}
+    return KnownJob(name, state, read_address(text), **facts)
 
 
 def is_held(claim: Path) -> bool:

@@ -123,13 +123,15 @@ class JobContainers:
         def take(line: str) -> None:
             """Take a container's line. The client's own words, from its error on, are in the error that is raised."""
             nonlocal said
+            answered()
             if not said and line.startswith(CLIENT_SAYS) and not self._is_started(host):
                 said = line
             if not said:
                 on_line(line)
 
         words = self.containers[host].words()
-        self._engine.docker_lines(*words, on_line=take, on_error=take, env=self.commands.secrets)
+        with tell_of_waiting(f"it starts {host}", lambda: self._is_started(host)) as answered:
+            self._engine.docker_lines(*words, on_line=take, on_error=take, env=self.commands.secrets)
         return said, self.states().get(host)
 
     def _is_started(self, host: str) -> bool:

@@ -9,7 +9,7 @@ LEAST_CPUS = 0.01
 LEAST_MEMORY = 6 << 20
 # docker refuses a tenth decimal.
 CPUS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")
-SIZE = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?(b|[kmgtp](i?b)?)?", re.IGNORECASE)
+SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})(?:b|([kmgtp])(?:i?b)?)?", re.IGNORECASE)
 GPUS = re.compile(r'all|[0-9]{1,9}|("?)device=([\w:/.-]+(?:,[\w:/.-]+)*)\1', re.ASCII)
 # Begins a value of --gpus, not a group.
 DEVICES = re.compile(r'"?device=')
@@ -26,16 +26,19 @@ def read_cpus(word: str) -> str:
 
 def read_memory(word: str) -> str:
     """Return the value of --memory, empty for no limit. Raises ValueError with what was expected."""
-    if 0 < count_bytes(read_size(word)) < LEAST_MEMORY:
+    size = read_size(word)
+    if 0 < count_bytes(size) < LEAST_MEMORY:
         raise ValueError("6m or more, which is the least that a container starts with")
-    return word if count_bytes(word) else ""
+    return size if count_bytes(size) else ""
 
 
 def read_size(word: str) -> str:
-    """Return a size as it was typed. Raises ValueError with what was expected."""
-    if not SIZE.fullmatch(word):
+    """Return a size in its shortest spelling: 4gb, 4GiB and 4G are 4g, as for docker. Raises ValueError otherwise."""
+    found = SIZE.fullmatch(word)
+    if not found:
         raise ValueError("a size, such as 512m or 4g")
-    return word
+    number, unit = found.groups(default="")
+    return f"{'0' * number.startswith('.')}{number}{unit.lower()}"
 
 
 def read_gpus(word: str) -> str:
@@ -51,7 +54,7 @@ def read_gpus(word: str) -> str:
 
 
 def count_bytes(size: str) -> int:
-    """Return how many bytes a size is that `read_size` has taken."""
-    number = float(size.rstrip("bBiIkKmMgGtTpP"))
-    unit = re.sub("[0-9.]|i?b$", "", size, flags=re.IGNORECASE).lower()
-    return int(number * 1024 ** UNITS.index(unit or " "))
+    """Return how many bytes a size is. Raises ValueError for a size that `read_size` refuses."""
+    size = read_size(size)
+    unit = size[-1] if size[-1] in UNITS else " "
+    return int(float(size.rstrip(UNITS)) * 1024 ** UNITS.index(unit))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,16 @@ FAILURE = "output/failure"
 REASON_LENGTH = 1024
 
 
-def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = False) -> int:
+# Shows how long a block takes, from a name and what it does.
+Show = Callable[[str, str], AbstractContextManager[None]]
+
+
+def show_nothing(_name: str, _what: str) -> AbstractContextManager[None]:
+    """Show nothing of a block."""
+    return nullcontext()
+
+
+def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = False, show: Show = show_nothing) -> int:
     """Run the job; return 0, else the code of the host that failed first. Its results are in the job's folder.
 
     With `watch` TensorBoard shows it while it runs.
@@ -49,7 +58,8 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
     if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     job = replace(job, platform=find_foreign_platform(job.image, engine))
-    write_folders(job)
+    with show("code", f"copies it for {len(job.hosts)} hosts"):
+        write_folders(job)
     commands = make_commands(job)
     watching = watch_job(job, engine, log.say) if watch else nullcontext()
     states: dict[str, ContainerState] = {}
@@ -64,7 +74,8 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
         try:
             stopped = _follow_job(engine, commands, log, states, watching)
             if not stopped or _any_started(states):
-                _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
+                with show("results", f"collects those of {len(job.hosts)} hosts"):
+                    _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
         finally:
             # What an engine does not remove costs nobody the results.
             claim.clear()

@@ -29,7 +29,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Request:
-    """A job, which hyperparameter is its batch size, and within which bounds to look."""
+    """A job, which hyperparameter or argument is its batch size, and within which bounds to look."""
 
     job: Job
     batch_name: str
@@ -72,22 +72,28 @@ def check_job(job: Job, compiler: str) -> None:
 
 
 def read_number(job: Job, name: str, option: str) -> float:
-    """Return the value of a hyperparameter.
+    """Return the value of a hyperparameter, or of an argument behind the script.
 
-    Raises UsageError if the job has none of that name, or no number above 0.
+    Raises UsageError if the job has none of that name, or both, or no number above 0.
     """
-    if name not in job.hyperparameters:
+    place = find_argument(job.command, name)
+    if (place is None) == (name not in job.hyperparameters):
+        known = list(job.hyperparameters)
+        found = _name_known(known, job.command[1:]) if place is None else "both"
         raise UsageError(
-            f"{option} {name}: expected a hyperparameter of the job, found {_name_known(list(job.hyperparameters))}",
-            f"--hp {name}=VALUE, with the value that the job has now",
+            f"{option} {name}: expected a hyperparameter or an argument of the job, found {found}",
+            f"--{name} VALUE behind the script, or --hp {name}=VALUE before it, with the value that the job has now",
         )
-    text = job.hyperparameters[name].strip().strip('"')
+    if place:
+        text = job.command[place.index].removeprefix(place.prefix)
+    else:
+        text = job.hyperparameters[name].strip().strip('"')
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise UsageError(f"--hp {name}={text}: expected a number above 0", "the value that the job has now")
+        raise UsageError(f"{name}={text}: expected a number above 0", "the value that the job has now")
     return value
 
 
@@ -95,12 +101,42 @@ def read_batch(job: Job, name: str) -> int:
     """Return the batch size of now. Raises UsageError if it is no whole number."""
     value = read_number(job, name, "--hp-name")
     if value != int(value):
-        raise UsageError(f"--hp {name}={value:g}: expected a whole number", "the batch size that the job has now")
+        raise UsageError(f"{name}={value:g}: expected a whole number", "the batch size that the job has now")
     return int(value)
 
 
-def _name_known(names: Sequence[str]) -> str:
-    return f"only {', '.join(names)}" if names else "none at all"
+@dataclass(frozen=True)
+class Argument:
+    """The place of an argument's value: the word with this index is `prefix` and the value."""
+
+    index: int
+    prefix: str
+
+
+def find_argument(words: Sequence[str], name: str) -> Argument | None:
+    """Find `--name VALUE`, `--name=VALUE` or `name=VALUE`; of several the last one, which counts for parsers too."""
+    for index, word in reversed([*enumerate(words)]):
+        option, sign, _ = word.partition("=")
+        if option.lstrip("-") != name:
+            continue
+        if sign:
+            return Argument(index, f"{option}=")
+        if word.startswith("-") and index + 1 < len(words):
+            return Argument(index + 1, "")
+    return None
+
+
+def _name_known(names: Sequence[str], arguments: Sequence[str]) -> str:
+    known = [*names, *([f"the arguments {' '.join(arguments)}"] if arguments else [])]
+    return f"only {', '.join(known)}" if known else "none at all"
+
+
+def set_batch(job: Job, name: str, batch: int) -> Job:
+    """Return the job with another batch size, which `read_batch` has found."""
+    if place := find_argument(job.command, name):
+        command = (*job.command[: place.index], f"{place.prefix}{batch}", *job.command[place.index + 1 :])
+        return replace(job, command=command)
+    return replace(job, hyperparameters={**job.hyperparameters, name: str(batch)})
 
 
 def make_trial_job(request: Request, mode: Mode, batch: int) -> Job:
@@ -113,10 +149,9 @@ def make_trial_job(request: Request, mode: Mode, batch: int) -> Job:
         "DLC_PROFILE_SKIP": str(mode.skip),
     }
     return replace(
-        job,
+        set_batch(job, request.batch_name, batch),
         id=f"{job.id}-{mode.name}-{batch}",
         folder=Path(job.folder) / f"{mode.name}-{batch}",
-        hyperparameters={**job.hyperparameters, request.batch_name: str(batch)},
         environment={**job.environment, **mode.environment, **ours},
         stop_seconds=STOP_SECONDS,
     )

@@ -16,7 +16,14 @@ from dlc.jobs.run.job import Job
 from dlc.jobs.run.job_folder import write_folders
 from dlc.jobs.run.known_jobs import make_facts
 from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun
-from dlc.jobs.run.run import FAILURE, find_foreign_platform, require_limits, take_files_back
+from dlc.jobs.run.run import (
+    FAILURE,
+    Show,
+    find_foreign_platform,
+    require_limits,
+    show_nothing,
+    take_files_back,
+)
 from dlc.jobs.tune.request import REPORTS, Mode, Request, make_trial_job
 from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge_trial
 from dlc_runtime.scaling.batch_search import largest_that_fits
@@ -40,7 +47,9 @@ class Found:
     trials: tuple[Trial, ...]
 
 
-def tune_batch(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
+def tune_batch(
+    request: Request, engine: Engine, claims_folder: Path, say: Say, show: Show = show_nothing
+) -> tuple[Found, ...]:
     """Find the largest batch of each mode. Raises TuneError if not one sample fits, or nothing can be measured."""
     require_limits(request.job, engine)
     remove_leftovers(claims_folder, engine)
@@ -50,14 +59,14 @@ def tune_batch(request: Request, engine: Engine, claims_folder: Path, say: Say) 
     def start(mode: Mode, batch: int) -> Ended:
         return run_trial(make_trial_job(request, mode, batch), engine, claims_folder, request.seconds)
 
-    return tuple(Search(request, mode, start, say).run() for mode in request.modes)
+    return tuple(Search(request, mode, start, say, show).run() for mode in request.modes)
 
 
 class Search:
     """The trials of one mode."""
 
-    def __init__(self, request: Request, mode: Mode, start: Start, say: Say) -> None:
-        self._request, self._mode, self._start, self._say = request, mode, start, say
+    def __init__(self, request: Request, mode: Mode, start: Start, say: Say, show: Show = show_nothing) -> None:
+        self._request, self._mode, self._start, self._say, self._show = request, mode, start, say, show
         self._trials: list[Trial] = []
         self._sample_bytes = 0.0
 
@@ -71,7 +80,8 @@ class Search:
         return Found(self._mode.name, batch, limit, tuple(sorted(self._trials, key=lambda trial: trial.batch)))
 
     def _fits(self, batch: int) -> bool:
-        ended = self._start(self._mode, batch)
+        with self._show(self._mode.name, f"batch {batch}"):
+            ended = self._start(self._mode, batch)
         trial = judge_trial(self._mode.name, batch, ended, self._request.margin, self._sample_bytes)
         self._trials.append(trial)
         self._say(format_trial(trial))

@@ -16,7 +16,7 @@ IMAGE, PARENT = "pytorch-2.9-training-cu128-py311-xla", "pytorch-2.9-training-cu
 VALUES = {
     "BUILDER": "dlc-ci", "CACHE": "registry.example/cache/dlc", "STAGING": "registry.example/staging",
     "PROD": "prod.example/dlc", "REGISTRY_USER": "ci", "REGISTRY_PASSWORD": "secret", "PROMOTE": "yes",
-    "BASE_REVISION": "0123abc", "CI_COMMIT_BEFORE_SHA": "0123abc", "CODEBUILD_WEBHOOK_PREV_COMMIT": "0123abc",
+    "SIGNING_KEY": "a private\nkey", "PUBLIC_KEY": "a public\nkey", "CI_MERGE_REQUEST_DIFF_BASE_SHA": "0123abc",
     "CODEBUILD_WEBHOOK_TRIGGER": "branch/main", "IMAGE": IMAGE, "PARENTS": PARENT,
 }  # fmt: skip
 # Writes down how it was called. A builder is not there yet; aws prints a password.
@@ -28,6 +28,19 @@ case "$(basename "$0") $*" in
     aws*) echo secret ;;
     sudo*) "$@" ;;
 esac
+"""
+# Of the images that are to be built it lists those of the test; it reads keys as often as dlc does, once; its verbs of
+# FAILS end with CODE.
+DLC = """#!/bin/bash
+echo "dlc $*" >>"$CALLS"
+verb=$1
+if [ "$verb" = plan ]; then printf %s "${LISTED:+$LISTED
+}"; fi
+while [ $# -gt 0 ]; do
+  case "$1" in --sign | --key) echo "$1 $(tr '\\n' '|' <"$2")" >>"$KEYS" ;; esac
+  shift
+done
+case " ${FAILS:-} " in *" $verb "*) exit "${CODE:-32}" ;; esac
 """
 # jq, as far as the step uses it: this host may have none.
 JQ = """#!/usr/bin/env python3
@@ -55,11 +68,11 @@ def read_scripts(system: str) -> list[str]:
     return ["\n".join(command for phase in phases.values() for command in phase["commands"])]
 
 
-def write_programs(folder: Path, dlc: str) -> None:
-    """Write the programs of a machine; `dlc` is the text of that one."""
+def write_programs(folder: Path) -> None:
+    """Write the programs of a machine."""
     folder.mkdir()
     texts = dict.fromkeys(("sudo", "apt-get", "make", "docker", "sysctl", "aws"), PROGRAM)
-    texts |= {"dlc": dlc, "jq": JQ}
+    texts |= {"dlc": DLC, "jq": JQ}
     for name, text in texts.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)

@@ -11,23 +11,19 @@ from harness.engine import run_once
 from harness.images import Image
 
 pytestmark = pytest.mark.integration
-# Writes down how it was called; of images that changed there is one.
-DLC = """#!/bin/sh
-echo "dlc $*" >>"$CALLS"
-case "$1" in plan) echo "$IMAGE" ;; esac
-"""
 STEPS = ("build", "test", "scan", "push", "promote")
 
 
 @pytest.mark.parametrize("system", ["github", "gitlab", "codebuild"])
 def test_the_steps_run_in_a_container(system: str, image: Image, tmp_path: Path) -> None:
-    write_programs(tmp_path / "bin", DLC)
+    write_programs(tmp_path / "bin")
     (tmp_path / "sources").mkdir()
-    (tmp_path / "sources/changed-images.txt").write_text(f"{IMAGE}\n")
+    (tmp_path / "sources/images.txt").write_text(f"{IMAGE}\n")
     variables = {
         **VALUES,
-        "SIGNING_KEY": "a key",
+        "LISTED": IMAGE,
         "CALLS": "/ci/calls",
+        "KEYS": "/ci/keys",
         "GITHUB_PATH": "/ci/path",
         "GITHUB_OUTPUT": "/ci/output",
     }
@@ -40,4 +36,5 @@ def test_the_steps_run_in_a_container(system: str, image: Image, tmp_path: Path)
     called = list_calls(tmp_path / "calls")
     assert [line.split()[1] for line in called if line.startswith("dlc ") and line.split()[1] != "plan"] == [*STEPS]
     assert called[-2].startswith(f"dlc push {IMAGE} --to {VALUES['STAGING']} --sign /")
-    assert called[-1] == f"dlc promote {IMAGE} --from {VALUES['STAGING']} --to {VALUES['PROD']}"
+    assert called[-1].startswith(f"dlc promote {IMAGE} --from {VALUES['STAGING']} --to {VALUES['PROD']} --key /")
+    assert (tmp_path / "keys").read_text().splitlines() == ["--sign a private|key|", "--key a public|key|"]

@@ -85,6 +85,13 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def add_back(parser: argparse.ArgumentParser) -> None:
+    """Add --back."""
+    parser.add_argument(
+        "--back", action="store_true", help="set tags to this image although they mean one of a newer commit"
+    )
+
+
 def parse_path(text: str) -> Path:
     """Parse a path. An empty word, as of a variable that CI has not set, would mean the current folder."""
     if not text:

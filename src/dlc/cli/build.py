@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs
+from dlc.cli.arguments import add_back, add_globs, add_json, add_set, fill_globs
 from dlc.core.checkout import read_workspace
 from dlc.engine.connection import search_engine
 
@@ -13,7 +13,7 @@ EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --set, --builder, --cache-from, --cache-to, --push, --dry-run, --no-disk-check, --json."""
+    """Add GLOB, --set, --builder, --cache-from, --cache-to, --push, --back, --dry-run, --no-disk-check, --json."""
     add_globs(parser, at_least_one=True)
     add_set(parser)
     parser.add_argument("--builder", metavar="NAME", help="a builder of docker buildx, for example on another machine")
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--push", metavar="REGISTRY/REPO|ecr", help="the builder pushes, and no engine of this host is used"
     )
+    add_back(parser)
     parser.add_argument("--dry-run", action="store_true", help="say which images would be built, and why; build none")
     parser.add_argument("--no-disk-check", action="store_true", help="build even if the disk seems too small")
     add_json(parser)

@@ -28,6 +28,7 @@ from dlc.engine.pushed import Record, write_record
 from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Repository
+from dlc.images.push.tag_age import Claim, Newer, make_claim, require_no_newer
 from dlc.images.push.tags import make_tags
 from dlc.images.push.verify import find_planned, verify_planned
 from dlc.plan.plan import Plan, plan_variants
@@ -42,6 +43,8 @@ class Result:
     digest: str
     tags: tuple[str, ...]
     built: bool
+    # Tags that were left, because they mean an image of a newer commit.
+    newer: tuple[Newer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,9 +104,16 @@ def build_and_push(args: argparse.Namespace) -> int:
         there |= _run(rest, builder, tree, places, caches, epoch, revision, plain=args.json)
     created = dict.fromkeys(plan.selected, labels.format_time(epoch))
     families = find_families(variants, tree, args.sets, make_client(), created)
-    _publish(plan, goals, there, families)
-    found = [_describe(goals, image, there[image], built=image in rest.selected) for image in plan.selected]
-    return _report(found, args, is_done=True)
+    claims = {image: make_claim(plan.target(image).labels, epoch, back=args.back) for image in plan.selected}
+    newer = _publish(plan, goals, there, families, claims)
+    found = [
+        _describe(goals, image, there[image], built=image in rest.selected, newer=newer[image])
+        for image in plan.selected
+    ]
+    _report(found, args, is_done=True)
+    for each in found:
+        require_no_newer(each.repository, each.newer, claims[each.id])
+    return 0
 
 
 def _make_goals(plan: Plan, variants: Sequence[Variant], place: Destination, epoch: int) -> dict[str, Goal]:
@@ -142,19 +152,33 @@ def _run(
         )  # fmt: skip
 
 
-def _publish(plan: Plan, goals: Mapping[str, Goal], digests: Mapping[str, str], families: Mapping[str, Family]) -> None:
-    """Verify every image, then move the tags of all: one that is wrong leaves all tags where they are."""
+def _publish(
+    plan: Plan, goals: Mapping[str, Goal], digests: Mapping[str, str], families: Mapping[str, Family],
+    claims: Mapping[str, Claim],
+) -> dict[str, tuple[Newer, ...]]:  # fmt: skip
+    """Verify every image, then move the tags of all: one that is wrong leaves all tags where they are.
+
+    Return for each image the tags that were left, because they mean a newer one.
+    """
+    found = {}
     images = {
         image: verify_planned(goals[image].repository, digest, plan.target(image)) for image, digest in digests.items()
     }
     for image in sorted(images, key=put_foreign_first) if families else images:
         goal, target, manifest = goals[image], plan.target(image), images[image]
-        move_tags(goal.repository, image, manifest, goal.tags, families.get(image), say_progress)
+        _, found[image] = move_tags(
+            goal.repository, image, manifest, goal.tags, families.get(image), say_progress, claims[image]
+        )
         write_record(Record(target.tags[0], f"{goal.name}@{manifest.digest}", target.key))
+    return found
 
 
-def _describe(goals: Mapping[str, Goal], image: str, digest: str, *, built: bool = False) -> Result:
-    return Result(image, goals[image].name, digest, goals[image].tags, built)
+def _describe(
+    goals: Mapping[str, Goal], image: str, digest: str, *, built: bool = False, newer: tuple[Newer, ...] = ()
+) -> Result:
+    left = {each.tag for each in newer}
+    tags = tuple(tag for tag in goals[image].tags if tag not in left)
+    return Result(image, goals[image].name, digest, tags, built, newer)
 
 
 def _report(results: Sequence[Result], args: argparse.Namespace, *, is_done: bool) -> int:

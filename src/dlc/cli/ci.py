@@ -43,12 +43,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write_file(system: str, variants: Sequence[Variant], tree: Tree, named: Sequence[str], *, is_checkout: bool) -> str:
-    """Return the text of a CI system's file for these images."""
+    """Return the text of a CI system's file for these images.
+
+    Outside a checkout the file installs the dlc that the project pins. Raises SpecError if the project pins none.
+    """
     from importlib import import_module
 
-    import dlc
+    from dlc.buildspec.tool_pin import require_tool_pin
     from dlc.plan.ci.jobs import make_jobs, render_text
 
-    render = import_module(f"dlc.plan.ci.{system}").render
-    content = render(make_jobs(variants, tree), dlc.__version__, is_checkout=is_checkout)
-    return render_text(content, shlex.join(["dlc", "ci", system, *named]))
+    if not is_checkout:
+        require_tool_pin(tree)
+    module = import_module(f"dlc.plan.ci.{system}")
+    content = module.render(make_jobs(variants, tree), is_checkout=is_checkout)
+    return render_text(content, shlex.join(["dlc", "ci", system, *named]), module.VERSIONS)

@@ -28,7 +28,7 @@ DECISIONS = {"build": "note", "skip": "good"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --set, --engine, --against, --changed-since, --names, --targets, --json."""
+    """Add GLOB, --set, --engine, --against, --changed-since, --missing-from, --names, --targets, --json."""
     add_globs(parser)
     add_set(parser)
     parser.add_argument(
@@ -40,8 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show the images whose content key is another one than at this commit, tag or branch",
     )  # fmt: skip
     parser.add_argument(
-        "--names", action="store_true", help="with --changed-since: print nothing but their names, one on a line"
-    )
+        "--missing-from", metavar="REGISTRY/REPO|ecr",
+        help="show the images whose tag there means no image, or one with another content key",
+    )  # fmt: skip
+    parser.add_argument(
+        "--names", action="store_true",
+        help="with --changed-since or --missing-from: print nothing but their names, one on a line",
+    )  # fmt: skip
     parser.add_argument("--engine", action="store_true", help="ask the Docker engine which images are up to date")
     parser.add_argument(
         "--targets", action="store_true",
@@ -56,8 +61,16 @@ def run(args: argparse.Namespace) -> int:
         from dlc.cli.plan_changes import show_changes
 
         return show_changes(args)
-    if args.names and args.changed_since is None:
-        raise UsageError("dlc plan: --names is only for --changed-since", "dlc plan --changed-since REV --names")
+    if args.changed_since is not None and args.missing_from is not None:
+        raise UsageError("dlc plan: expected --changed-since or --missing-from, found both", "leave one of them out")
+    if args.names and args.changed_since is None and args.missing_from is None:
+        raise UsageError(
+            "dlc plan: --names is only for --changed-since and --missing-from", "dlc plan --changed-since REV --names"
+        )
+    if args.missing_from is not None:
+        from dlc.cli.plan_missing import show_missing
+
+        return show_missing(args)
     if args.changed_since is not None:
         from dlc.cli.plan_since import show_rebuilt
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import stat
+import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -31,6 +33,8 @@ from dlc.core.errors import SelectorError, SpecError, UsageError
 from dlc.core.process import last_lines, run_program
 from dlc.plan.changes import NO_REVISION, Rebuilt, find_rebuilt
 
+# What CI systems name. Such a commit is unknown if somebody has pushed another history over it.
+WHOLE_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 FETCH = "name a commit, tag or branch that `git log REV` knows; CI systems fetch little: fetch the whole history"
 
 
@@ -74,12 +78,19 @@ def find_changed_images(
 def read_workspace_at(workspace: Workspace, revision: str) -> Tree:
     """Read recipes and project as they are in git at a revision; NO_REVISION has nothing.
 
-    Recipes outside the project's repository, as those of an installed dlc, are taken as they are now.
+    Recipes outside the project's repository, as those of an installed dlc, are taken as they are now. A commit's whole
+    id that git does not know has nothing either: a forced push has taken it away.
     Raises UsageError if git does not know the folder or the revision.
     """
     if revision == NO_REVISION:
         return {}
     top = _find_top(workspace.root)
+    if WHOLE_ID.fullmatch(revision) and not _is_known(top, revision):
+        print(
+            f"dlc: git does not know the commit {revision}, as after a forced push: all images count as changed",
+            file=sys.stderr,
+        )
+        return {}
     commit = _ask_git(workspace.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
     here = workspace.recipes.is_relative_to(top)
     recipes = read_at(workspace.recipes, commit, FOLDERS) if here else read_tree(workspace.recipes)
@@ -116,6 +127,10 @@ def read_at(folder: Path, commit: str, names: Sequence[str]) -> Tree:
 def _find_top(folder: Path) -> Path:
     """Return the top folder of the git repository that a folder lies in."""
     return Path(_ask_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
+
+
+def _is_known(folder: Path, commit: str) -> bool:
+    return run_program(["git", "-C", str(folder), "cat-file", "-e", commit], check=False).returncode == 0
 
 
 def _ask_git(folder: Path, *words: str) -> str:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from dlc.build.buildx import read_revision
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.selection import find_image
-from dlc.cli.arguments import add_json, add_set, parse_path, print_json, print_text, say_progress
+from dlc.cli.arguments import add_back, add_json, add_set, parse_path, print_json, print_text, say_progress
 from dlc.cli.verify import compute_key
 from dlc.core import environment, labels
-from dlc.core.checkout import Tree, read_workspace
+from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.images.proof import policy as policies
@@ -24,9 +25,10 @@ from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import explain_other_tools
 from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, require_proven
 from dlc.images.push import promote
-from dlc.images.push.promote import Promoted, RequireProofs
-from dlc.images.push.registry.destination import open_destination
+from dlc.images.push.promote import Promoted, RequireOrder, RequireProofs
+from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.tag_age import find_newer, make_claim, require_no_newer
 from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
 
@@ -53,7 +55,7 @@ class Asked:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add REF, --from, --to, --key, --policy, --dry-run, --set, --json."""
+    """Add REF, --from, --to, --key, --policy, --back, --dry-run, --set, --json."""
     parser.add_argument(
         "image", metavar="REF",
         help="an image identifier, which means what these sources build; or FRAMEWORK:TAG or FRAMEWORK@sha256:DIGEST",
@@ -64,15 +66,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", type=parse_path, metavar="FILE", help="what else dlc verify would ask (dlc help proof)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="check its scan and tests, and copy nothing")
+    add_back(parser)
+    parser.add_argument("--dry-run", action="store_true", help="check its scan, tests and tags, and copy nothing")
     add_set(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy one image. Raises ProofError if it has no passing scan and tests, RegistryError and others."""
+    """Copy one image. Raises ProofError if it has no passing scan and tests, RegistryError and others.
+
+    Raises OlderImageError for an image whose tags mean a newer one already.
+    """
     ca = environment.find_ca_bundle(os.environ)
-    tree = read_workspace()
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
     origin = open_destination(args.from_, ca, option="--from")
     destination = open_destination(args.to_, ca, list_frameworks(tree))
     asked = parse_image(args.image, tree, args.sets)
@@ -80,16 +87,21 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--to {args.to_}: expected another place than --from, found the same", "name another path")
     source = origin.repository(asked.framework, say_progress)
     require_proofs = make_requirement(args.policy, args.key, origin.registry, tree)
+    # These sources ask for an image by its identifier. In any other case the image speaks for itself.
+    epoch = 0 if IN_REGISTRY.fullmatch(args.image) else read_revision(workspace.root)[1]
+    require_order = make_order(destination, asked.framework, epoch, back=args.back)
     if args.dry_run:
         image = promote.find_image(source, asked.reference)
         tags = promote.find_tags(source, image, asked.reference)
+        reader = destination.reader(asked.framework, say_progress)
+        promote.require_all_in_order(source, reader, image, tags, require_order)
         require_proofs(source, image)
         found = Promoted(destination.name(asked.framework), image.digest, tags, (), 0)
     else:
         # In one registry no layer has to be sent.
         beside = [origin.name(asked.framework)] if origin.registry == destination.registry else []
         target = destination.repository(asked.framework, say_progress, beside)
-        found = promote.promote_image(source, target, asked.reference, require_proofs, say_progress)
+        found = promote.promote_image(source, target, asked.reference, require_proofs, say_progress, require_order)
     if args.json:
         print_json({"registry": destination.registry, **asdict(found)})
     else:
@@ -115,6 +127,19 @@ def make_requirement(file: Path | None, key: Path | None, registry: str, tree: T
         require_proven(judge_images(source, registry, image.digest, who, policy, build_key, explain), ATTACH)
 
     return require_proofs
+
+
+def make_order(destination: Destination, framework: str, epoch: int, *, back: bool) -> RequireOrder:
+    """Return what raises OlderImageError for tags of the destination that mean an image of a newer commit.
+
+    `epoch` is the time of the commit that asks for the image; 0 if the image's own counts.
+    """
+
+    def require_order(target: Repository, tags: Sequence[str], labels: Mapping[str, str]) -> None:
+        claim = make_claim(labels, epoch, back=back)
+        require_no_newer(destination.reference(framework), find_newer(target, tags, claim), claim)
+
+    return require_order
 
 
 def parse_image(word: str, tree: Tree, sets: Sequence[str]) -> Asked:

@@ -10,10 +10,12 @@ from datetime import UTC, date, datetime
 from functools import cache, partial
 
 from dlc.build import base_images
+from dlc.build.buildx import read_revision
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.models import ScanException
 from dlc.cli.arguments import (
+    add_back,
     add_globs,
     add_json,
     add_set,
@@ -40,6 +42,7 @@ from dlc.images.push import push
 from dlc.images.push.platform_index import Family
 from dlc.images.push.push import Order, Pushed, leave_unsigned
 from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.tag_age import Claim, make_claim, require_no_newer
 from dlc.plan.plan import plan_variants
 
 HELP = "push built images to a registry and verify them there"
@@ -47,7 +50,7 @@ EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add GLOB, --to, --compression, --unsupported, --no-scan, --sign, --dry-run, --set, --json."""
+    """Add GLOB, --to, --compression, --unsupported, --no-scan, --sign, --back, --dry-run, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
@@ -62,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sign", metavar="FILE",
         help="sign the image and what is known of it by this private key (PEM); keyless: as the identity of a CI job",
     )  # fmt: skip
+    add_back(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would be pushed, and push nothing")
     add_set(parser)
     add_json(parser)
@@ -91,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     prover = Prover(signer, workspace, tree, engine, plan, variants, args.sets) if signer else None
     rows = []
+    claims = {}
+    _, epoch = read_revision(workspace.root)
     created = {order.id: str(order.inspected["Config"]["Labels"][CREATED]) for order in orders}
     families = {} if args.dry_run else find_families(variants, tree, args.sets, engine, created)
     for order in sorted(orders, key=lambda each: put_foreign_first(each.id)) if families else orders:
@@ -100,15 +106,18 @@ def run(args: argparse.Namespace) -> int:
             # Once, for the scan and the bill of materials.
             captured = cache(partial(facts.capture_facts, engine, order.ref))
             scanned = None if args.no_scan else _scan(order, engine, captured(), exceptions)
+            claims[order.id] = make_claim(order.inspected["Config"]["Labels"], epoch, back=args.back)
             row = _push_one(
                 order, destination, engine=engine, compression=args.compression, captured=captured, prover=prover,
-                scanned=scanned, family=families.get(order.id),
+                scanned=scanned, family=families.get(order.id), claim=claims[order.id],
             )  # fmt: skip
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
     if args.json:
         print_json([{"registry": destination.registry, **asdict(row)} for row in rows])
+    for row in rows:
+        require_no_newer(f"{destination.registry}/{row.repository}", row.newer, claims[row.id])
     return 0
 
 
@@ -123,14 +132,14 @@ def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence
 
 def _push_one(
     order: Order, destination: Destination, *, engine: Engine, compression: str, captured: Callable[[], facts.Facts],
-    prover: Prover | None, scanned: Scanned | None, family: Family | None,
+    prover: Prover | None, scanned: Scanned | None, family: Family | None, claim: Claim,
 ) -> Pushed:  # fmt: skip
     where = destination.reference(order.framework)
     say_progress(f"{order.id} to {where}")
     repository = destination.repository(order.framework, say_progress)
     document = cache(lambda: sbom.render_json(captured()).encode())
     prove = prover.make_prove(order, where, document, scanned) if prover else leave_unsigned
-    return push.push_image(order, repository, engine, compression, say_progress, document, prove, family)
+    return push.push_image(order, repository, engine, compression, say_progress, document, claim, prove, family)
 
 
 def _describe_intended(order: Order, destination: Destination) -> Pushed:

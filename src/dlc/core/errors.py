@@ -127,6 +127,12 @@ class ProofError(DlcError):
     exit_code = 33
 
 
+class OlderImageError(DlcError):
+    """A tag in a registry means an image of a newer commit, and was left there."""
+
+    exit_code = 34
+
+
 class ProfileError(DlcError):
     """What was measured of a training job cannot be read, or is not enough."""
 

@@ -50,13 +50,13 @@ def put_blob(repository: Repository, data: bytes, folder: Path) -> dict[str, Any
 
 def put_image(
     repository: Repository, folder: Path, number: int, *, day: date = date(2026, 11, 28), suffix: str = "",
-    tags: tuple[str, ...] | None = None, megabytes: int = 0,
+    tags: tuple[str, ...] | None = None, megabytes: int = 0, hour: int = 0, key: str = "",
 ) -> Manifest:  # fmt: skip
     """Push an image with a content key of its own, and its tags as a push sets them, or others."""
     said = {
         labels.ID: ID, labels.FRAMEWORK: "pytorch", labels.FRAMEWORK_VERSION: "2.13.0+cpu",
-        labels.OS: "debian-bookworm", labels.KEY: hashlib.sha256(b"%d" % number).hexdigest(),
-        labels.CREATED: f"{day}T00:00:00Z",
+        labels.OS: "debian-bookworm", labels.KEY: key or hashlib.sha256(b"%d" % number).hexdigest(),
+        labels.CREATED: f"{day}T{hour:02}:00:00Z",
     }  # fmt: skip
     manifest = put_labelled(repository, folder, said, number, (megabytes << 20) + 64)
     for tag in make_tags(f"dlc/pytorch:1{suffix}", said) if tags is None else tags:

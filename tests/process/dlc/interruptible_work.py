@@ -28,12 +28,14 @@ from dlc.images.inspection.archive import export_measured
 from dlc.images.push.registry.repository import Repository
 from dlc.images.push.registry.http import Session
 from dlc.images.push.push import Order, push_image
+from dlc.images.push.tag_age import Claim
 
 def verb(argv):
     print("begun", flush=True)
     engine = Engine(None, "", "", containerd_store=False)
     order = Order("toy", "toy:1", "toy", ("1",), facts.inspect_image(engine, "toy:1"))
-    push_image(order, Repository(Session(argv[0], "toy"), "toy"), engine, "gzip", lambda _: None, lambda: b"{}")
+    repository = Repository(Session(argv[0], "toy"), "toy")
+    push_image(order, repository, engine, "gzip", lambda _: None, lambda: b"{}", Claim("", None))
     export_measured(engine, "toy:1")
     return 0
 

@@ -93,7 +93,15 @@ def test_a_buildspec_that_nobody_can_read_now_changes_every_image(
     assert names(capsys, "HEAD~1") == []
 
 
-@pytest.mark.parametrize("revision", ["nothing-like-it", "", "--output=/tmp/there", "HEAD:buildspec", "f" * 40])
+def test_after_a_forced_push_every_image_counts_as_changed(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commit before is in no branch any more, and a clone does not have it."""
+    assert main(["plan", "--changed-since", "f" * 40, "--names"]) == 0
+    out, err = capsys.readouterr()
+    assert out.split() == [TORCH_ID, TENSORFLOW_ID]
+    assert err.startswith(f"dlc: git does not know the commit {'f' * 40}, as after a forced push")
+
+
+@pytest.mark.parametrize("revision", ["nothing-like-it", "", "--output=/tmp/there", "HEAD:buildspec", "f" * 39])
 def test_a_wrong_revision_is_one_error(revision: str, checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", f"--changed-since={revision}", "--names"]) == UsageError.exit_code
     out, err = capsys.readouterr()
@@ -115,7 +123,7 @@ def test_a_folder_that_is_no_repository_is_one_error(
 
 def test_names_alone_are_only_for_changes(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--names"]) == UsageError.exit_code
-    assert "--names is only for --changed-since" in capsys.readouterr().err
+    assert "--names is only for --changed-since and --missing-from" in capsys.readouterr().err
 
 
 def test_a_project_in_a_repository_of_its_own_has_the_recipes_of_now(checkout: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.promote import promote_image
 from dlc.images.push.prune import Retention, choose, list_repository
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository
+from dlc.images.push.tag_age import make_claim
 from dlc.images.push.tags import make_tags
 from dlc.plan.plan import make_plan
 from harness.registry import Registry
@@ -64,7 +65,9 @@ def put(repository: Repository, folder: Path, tree: Tree, platform: str, family:
     said = {**target.labels, labels.CREATED: CREATED}
     image = put_labelled(repository, folder, said, len(platform) + ord(platform[-2]))
     found = family or find_all(tree)[IDS[platform]]
-    move_tags(repository, IDS[platform], image, make_tags(target.tags[0], said), found, lambda _: None)
+    move_tags(
+        repository, IDS[platform], image, make_tags(target.tags[0], said), found, lambda _: None, make_claim(said)
+    )
     return image
 
 

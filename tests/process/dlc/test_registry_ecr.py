@@ -24,6 +24,7 @@ from dlc.images.inspection import facts
 from dlc.images.push.push import Order, Pushed, push_image
 from dlc.images.push.registry import ecr
 from dlc.images.push.registry.destination import open_destination
+from dlc.images.push.tag_age import Claim
 from harness.authority import Authority
 
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -110,7 +111,7 @@ def test_an_image_is_pushed_to_the_accounts_registry_with_the_accounts_token(
         engine = Engine(None, "", "", containerd_store=False)
         order = Order("toy", "toy:1", "toy", ("1",), facts.inspect_image(engine, "toy:1"))
         repository = open_destination("ecr", authority.bundle).repository("pushed", print)
-        return push_image(order, repository, engine, "gzip", lambda _: None, lambda: b"{}")
+        return push_image(order, repository, engine, "gzip", lambda _: None, lambda: b"{}", Claim("", None))
 
     with serving(answer, authority.context(f"DNS:{REGISTRY}")) as server, leading_to(server.host) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy)

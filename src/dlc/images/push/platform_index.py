@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dlc.core.platforms import split_suffix
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository, describe_blob
+from dlc.images.push.tag_age import Claim, Newer, find_newer
 from dlc.images.push.tags import move_tag
 
 
@@ -43,9 +44,9 @@ def make_index(images: Mapping[str, Manifest]) -> Manifest:
 
 def move_tags(
     repository: Repository, identifier: str, image: Manifest, tags: tuple[str, ...], family: Family | None,
-    say: Callable[[str], None],
-) -> tuple[str, ...]:  # fmt: skip
-    """Move the tags of an image that was verified; return those that were moved.
+    say: Callable[[str], None], claim: Claim,
+) -> tuple[tuple[str, ...], tuple[Newer, ...]]:  # fmt: skip
+    """Move the tags of an image that was verified; return those that mean it now, and those that mean a newer image.
 
     If the images of all other platforms are there, the tags that it shares with them mean an index over all.
     Raises MismatchError.
@@ -53,7 +54,10 @@ def move_tags(
     platform = split_suffix(identifier)[1].name
     others = family.find_others(repository, platform) if family else {}
     shared = family.shared if family and others else ()
-    own = tuple(tag for tag in tags if tag not in shared)
+    newer = find_newer(repository, list(dict.fromkeys((*tags, *shared))), claim)
+    kept = {each.tag for each in newer}
+    own = tuple(tag for tag in tags if tag not in shared and tag not in kept)
+    shared = tuple(tag for tag in shared if tag not in kept)
     for tag in own:
         move_tag(repository, tag, image)
     if shared:
@@ -63,4 +67,4 @@ def move_tags(
         for tag in shared:
             move_tag(repository, tag, index)
         say(f"{index.digest}: {', '.join(sorted(images))} under {', '.join(shared)}")
-    return (*own, *shared)
+    return (*own, *shared), newer

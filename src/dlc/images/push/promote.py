@@ -27,6 +27,8 @@ from dlc.images.push.verify import MismatchError
 Say = Callable[[str], None]
 # Raises an error unless an image has what has to be known of it.
 RequireProofs = Callable[[Repository, Manifest], None]
+# Raises an error if the image, whose labels it gets, may not have one of these tags in a repository.
+RequireOrder = Callable[[Repository, Sequence[str], Mapping[str, str]], None]
 # Tags of signatures and of attestations: layers with annotations, which are joined if both registries have some.
 OF_COSIGN = (".sig", ".att")
 PUSH = "dlc push GLOB --to REGISTRY/REPO, with the registry that it is to be promoted from"
@@ -116,14 +118,17 @@ def parse_labels(config: bytes) -> Mapping[str, str]:
 
 
 def promote_image(
-    source: Repository, target: Repository, reference: str, require_proofs: RequireProofs, say: Say
-) -> Promoted:
+    source: Repository, target: Repository, reference: str, require_proofs: RequireProofs, say: Say,
+    require_order: RequireOrder = lambda *_: None,
+) -> Promoted:  # fmt: skip
     """Copy an image to another repository. The tags move when all else is there and was read back.
 
-    `require_proofs` is asked before anything is copied. Raises as it does, ImageError, RegistryError and DiskError.
+    `require_proofs` and `require_order` are asked before anything is copied, the latter again before a tag moves.
+    Raises as they do, ImageError, RegistryError and DiskError.
     """
     image = find_image(source, reference)
     tags = find_tags(source, image, reference)
+    require_all_in_order(source, target, image, tags, require_order)
     require_proofs(source, image)
     target.require_writable()
     sent = _copy_manifest(source, target, image, say)
@@ -131,11 +136,22 @@ def promote_image(
     for one in (image, *_list_platforms(source, image)):
         sent += _copy_referrers(source, target, one, attached, say)
         sent += _copy_signatures(source, target, one, attached, say)
+    # Another promotion may have moved them meanwhile.
+    require_all_in_order(source, target, image, tags, require_order)
     for tag, one in _find_member_tags(source, image, tags):
         move_tag(target, tag, one)
     for tag in tags:
         move_tag(target, tag, image)
     return Promoted(target.name, image.digest, tags, tuple(attached), sent)
+
+
+def require_all_in_order(
+    source: Repository, target: Repository, image: Manifest, tags: Sequence[str], require_order: RequireOrder
+) -> None:
+    """Ask `require_order` of the tags of an image, and of those that the images of an index have besides."""
+    require_order(target, tags, read_labels(source, image))
+    for tag, one in _find_member_tags(source, image, tags):
+        require_order(target, [tag], read_labels(source, one))
 
 
 def _list_platforms(source: Repository, image: Manifest) -> Iterator[Manifest]:

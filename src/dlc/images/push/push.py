@@ -19,6 +19,7 @@ from dlc.images.push.layers import Saved, Uploads, open_saved
 from dlc.images.push.platform_index import Family, move_tags
 from dlc.images.push.referrers import attach_bill
 from dlc.images.push.registry.repository import Descriptor, Manifest, Repository, make_manifest
+from dlc.images.push.tag_age import Claim, Newer
 from dlc.images.push.tags import make_tags
 from dlc.images.push.verify import Inspected, MismatchError, require_same, verify_served
 from dlc.plan.plan import Plan
@@ -51,6 +52,8 @@ class Pushed:
     tags: tuple[str, ...]
     uploaded: int
     seconds: float
+    # Tags that were left, because they mean an image of a newer commit.
+    newer: tuple[Newer, ...] = ()
 
 
 def make_orders(
@@ -89,13 +92,14 @@ def push_image(
     compression: str,
     say: Say,
     bill: Callable[[], bytes],
+    claim: Claim,
     prove: Callable[[Repository, Manifest], None] = leave_unsigned,
     family: Family | None = None,
 ) -> Pushed:
     """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
 
     `bill` makes the bill of materials, which is attached before any tag moves; `prove` attaches what is signed.
-    `family` are the images of other platforms that share tags with it.
+    `claim` says in whose name tags move; `family` are the images of other platforms that share tags with it.
     """
     start = time.monotonic()
     uploaded = 0
@@ -108,9 +112,9 @@ def push_image(
         verify_served(order.inspected, repository, manifest.digest)
     attached = attach_bill(repository, manifest, bill)
     prove(repository, manifest)
-    tags = move_tags(repository, order.id, manifest, order.tags, family, say)
+    tags, newer = move_tags(repository, order.id, manifest, order.tags, family, say, claim)
     seconds = time.monotonic() - start
-    return Pushed(order.id, repository.name, manifest.digest, attached, tags, uploaded, seconds)
+    return Pushed(order.id, repository.name, manifest.digest, attached, tags, uploaded, seconds, newer)
 
 
 def _find_complete(order: Order, repository: Repository, compression: str) -> Manifest | None:

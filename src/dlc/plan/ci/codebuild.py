@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlc.plan.changes import NO_REVISION
 from dlc.plan.ci.jobs import BUILDER, ImageJob, list_steps, make_key, write_setup
 
+# It names nothing by a digest.
+VERSIONS: Mapping[str, str] = {}
 PACKAGES = ("git", "make", "mmdebstrap")
 ADD_TO_PATH = 'export PATH="$PWD/.venv/bin:$PATH"\n'
-FIND_CHANGES = f"""\
-BASE_REVISION="${{CODEBUILD_WEBHOOK_PREV_COMMIT:-{NO_REVISION}}}"
-dlc plan "$IMAGE" --changed-since "$BASE_REVISION" --names >changed-images.txt
-"""
+FIND_IMAGES = 'dlc plan "$IMAGE" --missing-from "$PROD" --names >images.txt\n'
 # A login to ECR ends after 12 hours.
 LOG_IN_TO_ECR = """\
 export REGISTRY_USER=AWS
@@ -30,17 +28,19 @@ fi
 MACHINE = "BUILD_GENERAL1_LARGE"
 
 
-def render(jobs: Sequence[ImageJob], version: str, *, is_checkout: bool) -> dict[str, Any]:
+def render(jobs: Sequence[ImageJob], *, is_checkout: bool) -> dict[str, Any]:
     """Return the buildspec as a value for YAML: all builds of the batch run it, each with an IMAGE of its own."""
-    install, *steps = list_steps(write_setup(version, PACKAGES, sudo=False, is_checkout=is_checkout) + ADD_TO_PATH)
+    setup = write_setup(PACKAGES, sudo=False, is_checkout=is_checkout) + ADD_TO_PATH
+    install, log_in, *steps = list_steps(setup)
+    before = [LOG_IN_TO_ECR, log_in.script, CHOOSE, FIND_IMAGES]
     return {
         "version": 0.2,
         "env": {"shell": "bash", "variables": {"BUILDER": BUILDER}},
         "batch": {"fast-fail": False, "build-graph": [_render_build(job) for job in jobs]},
         "phases": {
             "install": {"on-failure": "ABORT", "commands": ["set -e\n" + install.script]},
-            "pre_build": {"on-failure": "ABORT", "commands": [FIND_CHANGES, LOG_IN_TO_ECR, CHOOSE]},
-            "build": {"on-failure": "ABORT", "commands": [_run_if_changed([step.script for step in steps])]},
+            "pre_build": {"on-failure": "ABORT", "commands": ["set -e\n" + "".join(before)]},
+            "build": {"on-failure": "ABORT", "commands": [_run_if_listed([step.script for step in steps])]},
         },
     }
 
@@ -51,7 +51,7 @@ def _render_build(job: ImageJob) -> dict[str, Any]:
     return {"identifier": job.key, **parents, "env": env}
 
 
-def _run_if_changed(scripts: Sequence[str]) -> str:
-    """Write one command of all steps, which ends with the first that fails; none runs for an unchanged image."""
+def _run_if_listed(scripts: Sequence[str]) -> str:
+    """Write one command of all steps, which ends with the first that fails; none runs for an image that PROD has."""
     lines = [f"  {line}\n" for script in scripts for line in script.splitlines()]
-    return "".join(["set -e\n", "if [ -s changed-images.txt ]; then\n", *lines, "fi\n"])
+    return "".join(["set -e\n", "if [ -s images.txt ]; then\n", *lines, "fi\n"])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.lockfile import locked_versions, without_headers
+from dlc.buildspec.tool_pin import TOOL_LOCK
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree, files_below
+from dlc.core.errors import OlderImageError
 from dlc.core.yaml_text import write_yaml
 from dlc.plan.targets import make_targets
 
@@ -20,11 +22,11 @@ VARIABLES = {
     "CACHE": "a repository for the builders' cache: registry.example/cache/dlc",
     "STAGING": "where images go that are to be tested: registry.example/staging",
     "PROD": "where they are promoted to: registry.example/prod",
-    "REGISTRY_USER": "who may push to all three; without a user the login of the runner counts",
-    "REGISTRY_PASSWORD": "a secret",
+    "REGISTRY_USER": "who may push to all three",
+    "REGISTRY_PASSWORD": "a secret; without a password the login of the runner counts",
     "SIGNING_KEY": "a secret: the private key (PEM) by which dlc push --sign signs",
-    "BASE_REVISION": "the commit before, with which content keys are compared",
-    "PROMOTE": "`yes` on the branch whose images go to PROD",
+    "PUBLIC_KEY": "its public key (PEM), by which dlc promote takes nothing that another key has signed",
+    "PROMOTE": "`yes` on the branch whose images go to PROD; in any other job nothing is written to a registry",
 }
 BUILDER = "dlc-ci"
 
@@ -118,35 +120,39 @@ def list_steps(setup: str) -> tuple[Step, ...]:
     )
 
 
+# A pull request from a fork has no password, and may read what everybody may.
 LOG_IN = """\
-if [ -n "${REGISTRY_USER:-}" ]; then
+if [ -n "${REGISTRY_PASSWORD:-}" ]; then
   for registry in "${CACHE%%/*}" "${STAGING%%/*}" "${PROD%%/*}"; do
     printf %s "$REGISTRY_PASSWORD" | docker login --username "$REGISTRY_USER" --password-stdin "$registry"
   done
 fi
 """
-BUILD = """\
+# The code with which dlc has left a tag that a newer commit has set: such a pipeline is superseded, and has not failed.
+SUPERSEDED = OlderImageError.exit_code
+# A pull request writes neither to the cache nor to a registry: its image is in the job's own engine.
+BUILD = f"""\
 caches=()
-for image in $IMAGE $PARENTS; do
+for image in ${{CACHE:+$IMAGE $PARENTS}}; do
   caches+=(--cache-from "type=registry,ref=$CACHE:$image")
 done
-dlc build "$IMAGE" --builder "$BUILDER" --push "$STAGING" \\
-  "${caches[@]}" --cache-to "type=registry,ref=$CACHE:$IMAGE,mode=max"
-"""
-# Signed, the push attaches what the scan and the tests found; without them nothing is promoted.
-PUSH = """\
-if [ -n "${SIGNING_KEY:-}" ]; then
-  key=$(mktemp)
-  printf '%s\\n' "$SIGNING_KEY" >"$key"
-  dlc push "$IMAGE" --to "$STAGING" --sign "$key"
-  rm "$key"
+if [ "$PROMOTE" = yes ]; then
+  dlc build "$IMAGE" --builder "$BUILDER" --push "$STAGING" \\
+    "${{caches[@]}}" --cache-to "type=registry,ref=$CACHE:$IMAGE,mode=max" || [ $? = {SUPERSEDED} ]
 else
-  dlc push "$IMAGE" --to "$STAGING"
+  dlc build "$IMAGE" --builder "$BUILDER" "${{caches[@]}}"
 fi
 """
-PROMOTE = """\
+# Keys come through pipes: they are in no file, and among no program's words.
+PUSH = f"""\
 if [ "$PROMOTE" = yes ]; then
-  dlc promote "$IMAGE" --from "$STAGING" --to "$PROD"
+  dlc push "$IMAGE" --to "$STAGING" --sign <(printf '%s\\n' "${{SIGNING_KEY:-}}") || [ $? = {SUPERSEDED} ]
+fi
+"""
+PROMOTE = f"""\
+if [ "$PROMOTE" = yes ]; then
+  dlc promote "$IMAGE" --from "$STAGING" --to "$PROD" \\
+    --key <(printf '%s\\n' "${{PUBLIC_KEY:-}}") || [ $? = {SUPERSEDED} ]
 fi
 """
 MAKE_BUILDER = """\
@@ -155,20 +161,27 @@ docker buildx inspect "$BUILDER" >/dev/null 2>&1 \\
 """
 
 
-def write_setup(version: str, packages: Sequence[str], *, sudo: bool, is_checkout: bool) -> str:
-    """Write the shell that installs dlc: of the checkout itself, or a release for a project. Its .venv is on PATH."""
+def write_setup(packages: Sequence[str], *, sudo: bool, is_checkout: bool) -> str:
+    """Write the shell that installs dlc: of the checkout itself, or the one that a project pins.
+
+    Its .venv is on PATH.
+    """
     before = "sudo " if sudo else ""
-    release = f"python3 -m venv .venv\n.venv/bin/pip install --quiet dlc=={version}"
+    pinned = f"python3 -m venv .venv\n.venv/bin/pip install --quiet --require-hashes -r {TOOL_LOCK}"
     return "\n".join([
         f"{before}apt-get -qq update",
         f"{before}apt-get -qq -y install {' '.join(packages)} >/dev/null",
-        "make --silent setup" if is_checkout else release,
+        "make --silent setup" if is_checkout else pinned,
         "",
     ])  # fmt: skip
 
 
-def render_text(content: object, command: str) -> str:
-    """Return the file's text, with the command that writes it."""
+def render_text(content: object, command: str, versions: Mapping[str, str]) -> str:
+    """Return the file's text, with the command that writes it. `versions`: what is named by a digest -> its version."""
     head = f"# Written by `{command}`, which writes it again after a change of images.\n"
     notes = [f"#   {name:<18} {meaning}\n" for name, meaning in VARIABLES.items()]
-    return "".join([head, "# Its variables:\n", *notes, write_yaml(content)])
+    code = f"# dlc ends with {SUPERSEDED} if it leaves a tag to a newer commit: that is no failure of the job.\n"
+    text = "".join([head, "# Its variables:\n", *notes, code, write_yaml(content)])
+    for reference, version in versions.items():
+        text = text.replace(f"{reference}\n", f"{reference} # {version}\n")
+    return text

@@ -52,6 +52,11 @@ class Destination:
         beside = [(other, self._session(name, other)) for other in named if other != name]
         return Repository(self._session(name), name, say, beside=beside)
 
+    def reader(self, framework: str, say: Callable[[str], None]) -> Repository:
+        """Return a client that only reads that repository, and creates none."""
+        name = self.name(framework)
+        return Repository(Session(self.address.url, name, self.credentials, self.ca, actions="pull"), name, say)
+
     def _session(self, name: str, also_read: str = "") -> Session:
         return Session(self.address.url, name, self.credentials, self.ca, also_read=also_read)
 

@@ -1,6 +1,11 @@
 #!/bin/sh
-# Installs what the tests need on this host besides Docker: tini.
+# Installs what the tests need on this host besides Docker: tini, and ip for networks of their own.
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin
 
-PATH=$PATH:/usr/sbin:/sbin command -v tini >/dev/null || .venv/bin/dlc packages tini
+missing=''
+command -v tini >/dev/null || missing=tini
+command -v ip >/dev/null || missing="$missing iproute2"
+# shellcheck disable=SC2086 (a list of words)
+[ -z "$missing" ] || .venv/bin/dlc packages $missing

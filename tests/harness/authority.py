@@ -11,12 +11,16 @@ NEW = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curv
 
 
 class Authority:
-    """Made with openssl in a folder; `bundle` is the file that a client has to name."""
+    """Made with openssl in a folder; `bundle` is the file that a client has to name.
 
-    def __init__(self, folder: Path) -> None:
+    Without `key_usage` it is as many companies' old ones are, which Python 3.13 refuses by default.
+    """
+
+    def __init__(self, folder: Path, key_usage: bool = True) -> None:
         self._folder = folder
         self._key, self.bundle = folder / "ca.key", folder / "ca.pem"
-        self._run(*NEW, "-subj", "/CN=A private authority", "-keyout", str(self._key), "-out", str(self.bundle))
+        argv = [*NEW, *(["-addext", "keyUsage=critical,keyCertSign,cRLSign"] if key_usage else [])]
+        self._run(*argv, "-subj", "/CN=A private authority", "-keyout", str(self._key), "-out", str(self.bundle))
 
     def certificate(self, *names: str) -> tuple[Path, Path]:
         """Certificate and key of a server with these names, as in `DNS:localhost` and `IP:127.0.0.1`."""

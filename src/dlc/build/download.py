@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from dlc.core import tls
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.digests import FOLDER_MODE, MODE, hash_file, say_damaged
 from dlc.core.environment import CA_VARIABLES
@@ -128,7 +129,7 @@ def _address_error(url: str, error: Exception) -> LockError:
 def _make_ssl_context(ca: Path | None) -> ssl.SSLContext:
     """Make a TLS context with these authorities. Raises UsageError for a bundle that holds no certificates."""
     try:
-        return ssl.create_default_context(cafile=str(ca) if ca else None)
+        return tls.make_context(ca)
     except OSError as error:
         # ssl.SSLError is an OSError.
         raise UsageError(

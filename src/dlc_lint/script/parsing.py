@@ -23,6 +23,12 @@ MOST_BYTES = 4_000_000
 MOST_DEPTH = 1000
 
 OPENING, CLOSING = "([{", ")]}"
+# Python 3.12 and newer cut an f-string into tokens of its own; older ones make it a STRING.
+FORMATTED = re.compile(r"(?i)r?[ft]r?['\"]")
+STRING_STARTS, STRING_ENDS = (
+    {tokenize.STRING, *(getattr(tokenize, f"{kind}_{end}", tokenize.STRING) for kind in ("FSTRING", "TSTRING"))}
+    for end in ("START", "END")
+)
 WORDS = {"not", "if", "else", "lambda", "and", "or", "await", "in", "is", "for"}
 UNUSED = "DLC001"
 NOQA = re.compile(
@@ -85,16 +91,24 @@ def encoding_of(content: bytes) -> str:
 
 def parse(text: str, path: str) -> cst.Module:
     """Return the tree of a text without byte order mark. Raises BadScriptError."""
-    if _depth(text) > MOST_DEPTH:
+    tokens, is_whole = _tokens(text)
+    if _depth(tokens) > MOST_DEPTH:
         raise too_deep(path)
+    # Python 3.12 and newer stop at what they refuse, such as the 200th bracket inside brackets: how deep the rest is
+    # nobody knows, and libcst's parser may end the process.
+    if not is_whole and (found := _of_python(text)):
+        raise _syntax_error(path, *found)
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
-        line, message = _of_python(text) or (error.raw_line, " ".join(error.message.split())[:200])
-        remedy = f"python -m py_compile {path}"
-        raise BadScriptError(path, line, f"syntax error: {message}", remedy) from error
+        found = _of_python(text) or (error.raw_line, " ".join(error.message.split())[:200])
+        raise _syntax_error(path, *found) from error
     except RecursionError as error:
         raise too_deep(path) from error
+
+
+def _syntax_error(path: str, line: int, message: str) -> BadScriptError:
+    return BadScriptError(path, line, f"syntax error: {message}", f"python -m py_compile {path}")
 
 
 def too_deep(path: str) -> BadScriptError:
@@ -116,22 +130,21 @@ def _of_python(text: str) -> tuple[int, str] | None:
     return None
 
 
-def _tokens(text: str) -> list[tokenize.TokenInfo]:
-    """Cut the text into tokens, as far as that is possible."""
+def _tokens(text: str) -> tuple[list[tokenize.TokenInfo], bool]:
+    """Cut the text into tokens, as far as that is possible; tell whether it was possible to the end."""
     found = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             found.append(token)
     except (tokenize.TokenError, SyntaxError):
-        # The parser says what is wrong.
-        pass
-    return found
+        return found, False
+    return found, True
 
 
-def _depth(text: str) -> int:
+def _depth(tokens: Sequence[tokenize.TokenInfo]) -> int:
     """Estimate the tree's depth: operators, words and pieces of text since the last comma, over all brackets."""
     chains, elifs, deepest, before = [0], 0, 0, 0
-    for token in _tokens(text):
+    for token in tokens:
         if token.type == tokenize.NEWLINE:
             chains = [0]
         elif token.type == tokenize.OP and token.string in OPENING:
@@ -141,17 +154,34 @@ def _depth(text: str) -> int:
             chains[-1:] = [] if len(chains) > 1 else [0]
         elif token.type == tokenize.OP and token.string in ",;":
             chains[-1] = 0
-        elif token.type == tokenize.OP or token.string in WORDS or token.type == before == tokenize.STRING:
+        elif (
+            token.type == tokenize.OP
+            or token.string in WORDS
+            or (token.type in STRING_STARTS and before in STRING_ENDS)
+        ):
             chains[-1] += 1
+        if token.type == tokenize.STRING and FORMATTED.match(token.string):
+            deepest = max(deepest, sum(chains) + _depth(_tokens(_fields(token.string))[0]))
         elifs += token.string == "elif"
         before = token.type if token.type not in (tokenize.NL, tokenize.COMMENT) else before
         deepest = max(deepest, sum(chains), elifs)
+        if deepest > MOST_DEPTH:
+            break
     return deepest
+
+
+def _fields(text: str) -> str:
+    """Return the expressions of an f-string, with commas in place of its words."""
+    kept, level = [], 0
+    for character in text:
+        level += (character == "{") - (character == "}" and level > 0)
+        kept.append(character if level else ",")
+    return "".join(kept)
 
 
 def comments(text: str) -> list[tuple[int, int, str]]:
     """Return each comment with its line (from 1) and column (from 0)."""
-    return [(*token.start, token.string) for token in _tokens(text) if token.type == tokenize.COMMENT]
+    return [(*token.start, token.string) for token in _tokens(text)[0] if token.type == tokenize.COMMENT]
 
 
 class Noqa(NamedTuple):

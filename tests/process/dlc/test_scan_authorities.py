@@ -28,13 +28,17 @@ def test_authorities_with_comments_in_any_encoding_reach_the_image(
     assert (tmp_path / "given").read_text().splitlines()[1] == "-----BEGIN CERTIFICATE-----"
 
 
-@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize(
+    ("trusted", "key_usage"),
+    [(True, True), (True, False), (False, True)],
+    ids=["named", "named, an old one", "not named"],
+)
 def test_index_behind_a_proxy_that_inspects_tls_is_asked_once_its_authority_is_named(
-    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trusted: bool, key_usage: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # its cache
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    authority = Authority(tmp_path)
+    authority = Authority(tmp_path, key_usage)
     toy = replace(specimen_facts().packages[-1], name="dlc-toy", version="1.0")
     facts = replace(specimen_facts(), packages=(toy,))
     found = {"id": "PYSEC-1", "aliases": [], "fixed_in": ["1.1"], "details": "", "summary": "", "withdrawn": None}

@@ -21,7 +21,9 @@ def small_memory() -> Iterator[str]:
     version_1 = (V1_OWN / "memory.limit_in_bytes").exists()
     own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if (":memory:" in line) == version_1)
     parent = (V1_OWN if version_1 else V2_OWN) / own.rpartition(":")[2].lstrip("/")
-    parent = parent if parent.exists() else (V1_OWN if version_1 else V2_OWN)
+    if not parent.is_dir():
+        # A privileged container with the host's cgroup namespace: the launcher cannot find its own group either.
+        pytest.skip(f"/proc/self/cgroup names a memory cgroup that is not mounted here: {parent}")
     group = parent / name
     try:
         group.mkdir()

@@ -242,13 +242,21 @@ def test_a_job_that_empties_the_launchers_own_folder_keeps_its_exit_code(
     assert (done.returncode, "internal error" in done.stderr) == (code, False)
 
 
-def test_requirements_are_installed_before_the_script_starts(job: JobFolder) -> None:
+@pytest.fixture
+def with_pip(job: JobFolder) -> JobFolder:
+    """A job whose environment is that of the tests: Debian's own Python, which others lead to, may have no pip."""
+    return job.env(DLC_VENV=sys.prefix)
+
+
+def test_requirements_are_installed_before_the_script_starts(with_pip: JobFolder) -> None:
+    job = with_pip
     job.code(["requirements.txt"], "--no-index\n").code(text="print('trained')").hyperparameters()
     done = launch(job, LAUNCHER, "train")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "trained")
 
 
-def test_requirements_that_cannot_be_installed_end_the_job_with_pips_own_words(job: JobFolder) -> None:
+def test_requirements_that_cannot_be_installed_end_the_job_with_pips_own_words(with_pip: JobFolder) -> None:
+    job = with_pip
     job.code(["requirements.txt"], "--no-index\nno-such-package-at-all\n").code(text="print('trained')")
     done = launch(job.hyperparameters(), LAUNCHER, "train")
     assert done.returncode == 69

@@ -22,6 +22,8 @@ DEEP = {
     "choices.py": "1 if a else " * 5000 + "2",
     "lambdas.py": "lambda: " * 5000 + "2",
     "strings.py": "'a' " * 5000,
+    "formatted.py": "f'a' " * 5000,
+    "fields.py": 'f"{' + "(" * 5000 + ")" * 5000 + '}"',
     "elifs.py": "1\nif x:\n    pass\n" + "elif x:\n    pass\n" * 5000,
     "both.py": "f(1 + " * 1000 + "1" + ")" * 1000,
 }
@@ -34,7 +36,8 @@ def test_what_no_person_writes_is_an_error_and_no_crash(tmp_path: Path) -> None:
     assert done.returncode == 51, done.stderr[-2000:]
     errors = [line for line in done.stderr.splitlines() if line.startswith("dlc_lint: ")]
     assert [line.split(":")[1].strip() for line in errors] == list(DEEP)
-    assert all("too deep" in line for line in errors)
+    # From Python 3.12 on Python's own tokenizer refuses the 200th bracket first.
+    assert all("too deep" in line or "too many nested parentheses" in line for line in errors)
 
 
 @BOTH

@@ -39,6 +39,11 @@ from dlc.images.inspection.facts import Facts, Package
 from dlc.plan.contexts import Pinned
 
 EXCEPTIONS = "buildspec/scan-exceptions.yml"
+# `python -m pip_audit`, which takes the authorities that dlc takes.
+PIP_AUDIT = """import runpy; from dlc.core import tls
+tls.relax_urllib3()
+runpy.run_module("pip_audit", run_name="__main__", alter_sys=True)
+"""
 PIP_AUDIT_SECONDS = 900.0
 APT_SECONDS = 600.0
 # A local version (2.13.0+cpu) is another build of the same release, which is what advisories are about.
@@ -142,7 +147,7 @@ def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
     with scratch_folder("dlc-scan-") as folder:
         listed = folder / "requirements.txt"
         listed.write_text("".join(f"{name}=={version}\n" for name, version in packages.items()))
-        argv = [sys.executable, "-m", "pip_audit", "--requirement", str(listed), "--no-deps", "--disable-pip",
+        argv = [sys.executable, "-c", PIP_AUDIT, "--requirement", str(listed), "--no-deps", "--disable-pip",
                 "--format", "json", "--desc", "off", "--progress-spinner", "off"]  # fmt: skip
         # pip-audit uses requests, which reads only this variable.
         environment = {"REQUESTS_CA_BUNDLE": str(ca)} if ca else None

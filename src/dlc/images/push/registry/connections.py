@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dlc.core import tls
 from dlc.core.environment import hide_password
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.credentials import is_loopback
@@ -30,7 +31,7 @@ def make_opener(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
 
     Raises RegistryError for a CA bundle that cannot be read.
     """
-    context = ssl.create_default_context()
+    context = tls.make_context()
     if ca:
         try:
             context.load_verify_locations(ca)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
+from hand_made_image import put_labelled
 from in_toto_attestation.predicates.provenance.v1 import provenance_pb2  # type: ignore[import-untyped]
 from in_toto_attestation.v1 import statement_pb2  # type: ignore[import-untyped]
 from in_toto_attestation.v1.statement import Statement  # type: ignore[import-untyped]
@@ -26,7 +27,7 @@ from toy_push import LAYER, add
 
 from dlc import cli
 from dlc.cli import push
-from dlc.core.errors import ProofError, RegistryError, UsageError
+from dlc.core.errors import OlderImageError, ProofError, RegistryError, UsageError
 from dlc.core.labels import CREATED, KEY, REVISION
 from dlc.engine.connection import Engine
 from dlc.images.proof.dsse import BUNDLE
@@ -230,6 +231,28 @@ def test_no_tag_moves_while_another_bill_of_materials_is_attached(
     assert "no tag was moved" in caught.value.remedy
     left = [tag for tag in row["tags"] if repository.manifest(tag)]
     assert left == []
+
+
+def test_a_push_leaves_the_tags_of_a_newer_commit_and_says_so(
+    work: Work, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = work.repository("older")
+    newer = put_labelled(repository, tmp_path, {KEY: "0" * 64, CREATED: "2026-11-27T00:00:01Z"}, 1)
+    stem = "2.13.0-training-cpu-py311-bookworm"
+    repository.put_manifest(stem, newer)
+    with pytest.raises(OlderImageError) as raised:
+        work.push("older")
+    assert f"older/pytorch:{stem}: expected an image of 2026-11-27T00:00:00Z or before" in raised.value.message
+    [row] = json.loads(capsys.readouterr().out)
+    assert [each["tag"] for each in row["newer"]] == [stem]
+    assert stem not in row["tags"]
+    for tag in row["tags"]:
+        assert (found := repository.manifest(tag))
+        assert found.digest == row["digest"]
+    assert repository.manifest(stem) == newer
+    work.push("older", "--back")
+    assert (found := repository.manifest(stem))
+    assert found.digest == row["digest"]
 
 
 def test_a_wrong_key_ends_the_push_before_an_engine_is_asked(work: Work) -> None:

@@ -137,7 +137,7 @@ def test_a_signed_push_passes_dlc_verify_with_the_tests_of_this_machine(
     said = capsys.readouterr().out
     assert f"commit {COMMIT[:12]}" in said
     assert "1 passed" in said
-    assert "this checkout builds the same content key" in said
+    assert "the sources here give the same content key" in said
 
 
 def test_a_second_push_of_the_same_image_attaches_nothing_new(work: Work, capsys: pytest.CaptureFixture[str]) -> None:

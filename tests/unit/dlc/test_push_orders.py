@@ -104,9 +104,20 @@ def test_image_without_a_label_that_its_tags_come_from_is_named(name: str) -> No
 def test_order_takes_framework_and_tags_from_the_built_image() -> None:
     plan = make_plan(specimen(), [TORCH_ID])
     [ref] = plan.refs
-    [order] = make_orders(plan, {ref: INSPECTED}, {ref: plan.target(TORCH_ID).key})
+    said = {**LABELS, **plan.target(TORCH_ID).labels}
+    keys = {ref: plan.target(TORCH_ID).key}
+    [order] = make_orders(plan, {ref: {**INSPECTED, "Config": {"Labels": said}}}, keys)
     assert (order.id, order.ref, order.framework) == (TORCH_ID, ref, "pytorch")
-    assert order.tags == make_tags(ref, LABELS)
+    assert order.tags == make_tags(ref, said)
+
+
+@pytest.mark.parametrize("name", ["org.dlc.id", "org.dlc.framework.version", "org.dlc.os", "org.dlc.platform"])
+def test_an_image_of_the_right_key_with_a_label_of_another_image_is_not_pushed(name: str) -> None:
+    plan = make_plan(specimen(), [TORCH_ID])
+    [ref] = plan.refs
+    said = {**LABELS, **plan.target(TORCH_ID).labels, name: "another"}
+    with pytest.raises(ImageError, match=f"expected the label {name}=.*, found another"):
+        make_orders(plan, {ref: {"Config": {"Labels": said}}}, {ref: plan.target(TORCH_ID).key})
 
 
 def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> None:

@@ -61,7 +61,8 @@ def put_image(
 ) -> Manifest:  # fmt: skip
     """Push an image with a content key of its own, and its tags as a push sets them, or others."""
     said = {
-        labels.ID: f"{ID}{PLATFORMS[platform].suffix}", labels.PLATFORM: platform, labels.FRAMEWORK: "pytorch", labels.FRAMEWORK_VERSION: "2.13.0+cpu",
+        labels.ID: f"{ID}{PLATFORMS[platform].suffix}", labels.PLATFORM: platform,
+        labels.FRAMEWORK: "pytorch", labels.FRAMEWORK_VERSION: "2.13.0+cpu",
         labels.OS: "debian-bookworm", labels.KEY: hashlib.sha256(b"%d" % number).hexdigest(),
         labels.CREATED: f"{day}T00:00:00Z",
     }  # fmt: skip

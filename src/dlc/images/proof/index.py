@@ -97,11 +97,12 @@ def judge_index(
     if found is None:
         judgement.unchecked += [NO_NAME] if name else []
         return judgement.make_verdict(None)
-    origin, signer = found
-    judgement.prove("provenance", f"builder {origin.builder}, {signer}")
-    if name:
-        judgement.prove("name", name)
-    judgement.prove("index", "an index of " + ", ".join(f"{each.platform} {each.evidence.digest}" for each in members))
+    origin = found.said
+    if found.holds:
+        judgement.prove("provenance", f"builder {origin.builder}, {found.signer}")
+        if name:
+            judgement.prove("name", name)
+        judgement.prove("index", "of " + ", ".join(f"{each.platform} {each.evidence.digest}" for each in members))
     return judgement.make_verdict(Subject(origin.id, origin.names, origin.sets))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from dlc.core.errors import DlcError
 from dlc.core.labels import ID, KEY, PLATFORM, REVISION
@@ -61,10 +61,19 @@ class Verdict:
 
     proven: tuple[tuple[str, str], ...]
     refusals: tuple[Refusal, ...]
-    # None if no provenance was read that nothing speaks against.
+    # None if no provenance was read.
     subject: Subject | None = None
     # What was not compared, and why or how it can be.
     unchecked: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[T]):
+    """What a signed provenance says, and whether nothing speaks against it."""
+
+    said: T
+    signer: str
+    holds: bool
 
 
 class Judgement:
@@ -120,18 +129,21 @@ class Judgement:
 
     def choose_provenance(
         self, read: Callable[[Predicate], T], list_faults: Callable[[T], Iterable[Refusal]]
-    ) -> tuple[T, str] | None:
-        """Return a provenance that nothing speaks against, and its signer.
+    ) -> Chosen[T] | None:
+        """Return a provenance that nothing speaks against.
 
         If there are others only, the image is refused for the first one's faults.
         """
-        faults: list[list[Refusal]] = []
+        faulty: list[tuple[Chosen[T], list[Refusal]]] = []
         for said, signer in self.read_all(PROVENANCE, read):
             if not (found := list(list_faults(said))):
-                return said, signer
-            faults.append(found)
-        self.refusals.extend(faults[0] if faults else ())
-        return None
+                return Chosen(said, signer, holds=True)
+            faulty.append((Chosen(said, signer, holds=False), found))
+        if not faulty:
+            return None
+        chosen, refusals = faulty[0]
+        self.refusals.extend(refusals)
+        return chosen
 
 
 def judge(
@@ -158,7 +170,7 @@ def judge(
 
 
 def _judge_provenance(judgement: Judgement, evidence: Evidence, build_key: BuildKey, name: str) -> Subject | None:
-    """Return what a provenance says the image is, if nothing speaks against it: one that no policy requires too."""
+    """Return what a provenance says the image is; one that no policy requires is looked at too."""
     compared: list[Origin] = []
 
     def compare(origin: Origin) -> str | None:
@@ -172,14 +184,15 @@ def _judge_provenance(judgement: Judgement, evidence: Evidence, build_key: Build
     if found is None:
         judgement.unchecked += [NO_SOURCES, *([NO_NAME] if name else [])]
         return None
-    origin, signer = found
-    judgement.prove("provenance", f"builder {origin.builder}, {signer}")
-    if name:
-        judgement.prove("name", name)
-    if origin in compared:
-        judgement.prove("sources", "the sources here give the same content key")
-    else:
-        judgement.unchecked.append(NO_SOURCES)
+    origin = found.said
+    if found.holds:
+        judgement.prove("provenance", f"builder {origin.builder}, {found.signer}")
+        if name:
+            judgement.prove("name", name)
+        if origin in compared:
+            judgement.prove("sources", "the sources here give the same content key")
+        else:
+            judgement.unchecked.append(NO_SOURCES)
     names = find_names(origin, evidence.labels)
     return Subject(origin.id, names, origin.sets, origin.platform, origin.revision, origin.key)
 

@@ -125,4 +125,6 @@ def test_all_statements_are_listed_though_another_client_drops_the_first_ones(tm
     with serving(Rival(3)) as server:
         repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch")
         attached = attach_proof(repository, IMAGE, "team/pytorch", KeySigner(make_key(tmp_path)), said)
-        assert {*attached} <= {found["digest"] for found in repository.referrers(IMAGE.digest)}
+        assert {each.digest for each in attached.documents} <= {
+            found["digest"] for found in repository.referrers(IMAGE.digest)
+        }

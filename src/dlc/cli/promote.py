@@ -154,4 +154,4 @@ def _describe_copy(found: Promoted) -> str:
 def _describe_document(document: Document, image: str) -> str:
     about = "" if document.image == image else f"  of {document.image}"
     there = "  was there already" if document.was_there else ""
-    return f"{NAMES.get(document.kind, document.kind):<14}{document.digest}{about}{there}"
+    return f"{NAMES.get(document.kind, document.kind):<10}  {document.digest}{about}{there}"

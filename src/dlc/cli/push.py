@@ -150,7 +150,7 @@ def list_attached(row: Pushed) -> list[str]:
     for each in row.attached:
         about = "" if each.image == row.digest else f"  of the index {each.image}"
         there = "  was there already" if each.was_there else ""
-        lines.append(f"    {NAMES.get(each.kind, each.kind):<12}{each.digest}{about}{there}")
+        lines.append(f"    {NAMES.get(each.kind, each.kind):<10}  {each.digest}{about}{there}")
     kinds = {each.kind for each in row.attached}
     lines += [f"  not attached: {what}" for kind, what in MISSING.items() if kind not in kinds]
     return lines

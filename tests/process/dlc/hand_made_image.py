@@ -29,7 +29,7 @@ from dlc.images.proof.statement import PROVENANCE, SCAN, TESTS, make_statement
 from dlc.images.proof.tested import make_record
 from dlc.images.push.layers import LAYER
 from dlc.images.push.promote import Tags, read_labels
-from dlc.images.push.referrers import attach_document
+from dlc.images.push.referrers import PREDICATE_TYPE, attach_document
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import CONFIG, INDEX, Manifest, Repository, make_digest, make_manifest
@@ -112,7 +112,7 @@ def attach(
 ) -> str:  # fmt: skip
     """Attach a signed statement, about the image or about another digest; return the digest of its manifest."""
     statement = make_statement("one", subject or image.digest, kind, predicate)
-    return attach_document(repository, image, BUNDLE, sign_statement(statement, key))
+    return attach_document(repository, image, BUNDLE, sign_statement(statement, key), {PREDICATE_TYPE: kind})
 
 
 def origin(repository: Repository, image: Manifest, suffix: str = "") -> dict[str, Any]:

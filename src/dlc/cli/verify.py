@@ -30,7 +30,10 @@ HELP = "check who signed an image in a registry, and what is proven of it"
 EXAMPLE = "dlc verify registry.example:5000/team/pytorch:2.13.0-training-cpu-py311-bookworm --key cosign.pub"
 # A name of the report -> its colour.
 STATES = {"REFUSED": "bad"}
-REMEDY = "use another image, or change what --policy asks if you know why (docs/proof.md)"
+REMEDY = (
+    "use another image, or change what --policy asks if you know why; REGISTRY/REPO@DIGEST compares no name "
+    "(docs/proof.md)"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.project import list_own_images
 from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
 from dlc.core import environment
-from dlc.core.checkout import Tree, read_workspace
+from dlc.core.checkout import Tree, find_checkout, read_workspace
 from dlc.core.labels import ID
 from dlc.images.proof import policy as policies
-from dlc.images.proof.judge import Verdict
+from dlc.images.proof.evidence import find_manifest
+from dlc.images.proof.judge import BuildKey, Verdict
 from dlc.images.proof.opening import Evidence
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin
@@ -29,7 +30,10 @@ HELP = "check who signed an image in a registry, and what is proven of it"
 EXAMPLE = "dlc verify registry.example:5000/team/pytorch:2.13.0-training-cpu-py311-bookworm --key cosign.pub"
 # A name of the report -> its colour.
 STATES = {"REFUSED": "bad"}
-REMEDY = "use another image, or change what --policy asks if you know why (docs/proof.md)"
+REMEDY = (
+    "use another image, or change what --policy asks if you know why; REGISTRY/REPO@DIGEST compares no name "
+    "(docs/proof.md)"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +53,12 @@ def run(args: argparse.Namespace) -> int:
     policy = policies.read_policy(args.policy) if args.policy else Policy()
     verifiers = find_verifiers(policy, args.policy, args.key)
     require_verifiers(verifiers, "dlc verify")
-    tree = read_workspace()
-    repository, registry, reference = open_reference(args.reference)
-    rows = judge_images(repository, registry, reference, verifiers, policy, partial(compute_key, tree=tree))
+    is_checkout = find_checkout() is not None
+    policy = policy if is_checkout else policy.fill_outside_checkout()
+    build_key = make_build_key(read_workspace(), is_demanded=is_checkout or policy.demands_sources)
+    place = open_reference(args.reference)
+    image = find_manifest(place.repository, place.registry, place.name)
+    rows = judge_images(place.repository, place.registry, image, place.tag, verifiers, policy, build_key)
     if args.json:
         print_json([as_dict(*row) for row in rows])
     else:
@@ -60,12 +67,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def open_reference(word: str) -> tuple[Repository, str, str]:
-    """Return the repository of an image's reference, which is only read, its registry, and the tag or digest.
+@dataclass(frozen=True)
+class Place:
+    """An image in a repository that is only read: `name` is its digest or its tag; `tag` may be empty."""
 
-    Raises UsageError for another text.
-    """
-    address, reference = credentials.parse_reference(word)
+    repository: Repository
+    registry: str
+    name: str
+    tag: str
+
+
+def open_reference(word: str) -> Place:
+    """Return where an image is by its reference. Raises UsageError for another text."""
+    found = credentials.parse_reference(word)
+    address = found.address
     session = Session(
         address.url,
         address.path,
@@ -73,7 +88,21 @@ def open_reference(word: str) -> tuple[Repository, str, str]:
         environment.find_ca_bundle(os.environ),
         actions="pull",
     )
-    return Repository(session, address.path, say_progress), address.registry, reference
+    return Place(Repository(session, address.path, say_progress), address.registry, found.name, found.tag)
+
+
+def make_build_key(tree: Tree, *, is_demanded: bool) -> BuildKey:
+    """Return what tells the content key that the sources of this folder give to an image.
+
+    A checkout speaks of all images, and so does a policy that demands it. A project without a checkout around it
+    speaks of its own image: others are built from recipes that it has not.
+    """
+
+    def build_key(origin: Origin) -> str | None:
+        is_own = is_demanded or origin.asked in list_own_images(tree)
+        return compute_key(origin, tree) if is_own else None
+
+    return build_key
 
 
 def compute_key(origin: Origin, tree: Tree) -> str:
@@ -88,20 +117,26 @@ def compute_key(origin: Origin, tree: Tree) -> str:
 
 def as_dict(evidence: Evidence, verdict: Verdict) -> dict[str, object]:
     """Return a value for JSON; `dlc site` reads it as a record too."""
+    subject = verdict.subject
     return {
         "reference": evidence.reference,
-        "id": evidence.labels.get(ID, ""),
+        "id": subject.id if subject else evidence.labels.get(ID, ""),
+        # What a signed provenance says; null if none does.
+        "image": asdict(subject) if subject else None,
         "digest": evidence.digest,
         "config": evidence.config,
         "day": datetime.now(UTC).date().isoformat(),
         "passes": not verdict.refusals,
         "proven": dict(verdict.proven),
+        "not_compared": dict(verdict.unchecked),
         "refusals": [asdict(refusal) for refusal in verdict.refusals],
     }
 
 
 def as_text(evidence: Evidence, verdict: Verdict) -> str:
-    """Return the reference with the digest, then what is proven, and what is refused."""
-    lines = [f"  {name:<12}{text}" for name, text in verdict.proven]
+    """Return the reference with the digest, which image it is, what is proven, not compared, and refused."""
+    image = str(verdict.subject) if verdict.subject else "not known: no signed provenance was taken"
+    lines = [f"  {name:<12}{text}" for name, text in (("image", image), *verdict.proven)]
+    lines += [f"  not compared: {what}; {why}" for what, why in verdict.unchecked]
     lines += [f"  {'REFUSED':<12}{refusal.name}" for refusal in verdict.refusals]
     return "\n".join([evidence.reference, *lines])

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
-import sys
-import tarfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,16 +16,16 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 from hand_made_image import put_labelled
+from image_client import write_client
 from in_toto_attestation.predicates.provenance.v1 import provenance_pb2  # type: ignore[import-untyped]
 from in_toto_attestation.v1 import statement_pb2  # type: ignore[import-untyped]
 from in_toto_attestation.v1.statement import Statement  # type: ignore[import-untyped]
 from sigstore_models.bundle.v1 import Bundle
-from toy_push import LAYER, add
 
 from dlc import cli
 from dlc.cli import push
 from dlc.core.errors import OlderImageError, ProofError, RegistryError, UsageError
-from dlc.core.labels import CREATED, KEY, REVISION
+from dlc.core.labels import CREATED, KEY
 from dlc.engine.connection import Engine
 from dlc.images.proof.dsse import BUNDLE
 from dlc.images.proof.statement import PROVENANCE
@@ -38,29 +35,11 @@ from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
-from dlc.plan.plan import make_plan
-from harness.image_facts import HISTORY, LAUNCHER, PROBED
 from harness.oci_forms import CONFIG, MANIFEST, REFERRERS, find_faults
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import COMMIT, make_key
 from harness.specimen import TORCH_ID, specimen, write_tree
 
-DOCKER = """#!{python}
-import json, pathlib, shutil, sys
-folder = pathlib.Path(__file__).parent
-words = sys.argv[1:]
-said = json.loads((folder / "said.json").read_text())
-if words[:2] == ["image", "inspect"]:
-    print(said["keys"] if "--format" in words else json.dumps([said["inspected"]]))
-elif words[0] == "history":
-    print("\\n".join(said["history"]))
-elif words[0] == "run":
-    print(json.dumps(said["probed"]))
-elif words[0] == "save":
-    shutil.copy(folder / "image.tar", words[2])
-else:
-    sys.exit(f"unknown: {{words}}")
-"""
 POLICY = "signers: [{key: cosign.pub}]\nrequire: [signature, provenance, bill, tests]\n"
 
 
@@ -82,39 +61,10 @@ class Work:
         return Repository(Session(f"http://{self.registry.host}", name, Credentials(USER, PASSWORD)), name)
 
 
-def write_client(folder: Path) -> str:
-    """Make a docker client that has the specimen's image; returns the image's digest."""
-    target = make_plan(specimen(), [TORCH_ID]).target(TORCH_ID)
-    labels = {**target.labels, REVISION: COMMIT, CREATED: "2026-11-27T00:00:00+00:00"}
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as files:
-        add(files, "data", LAYER[: 1 << 16])
-    diff_ids = [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]
-    created = "2026-11-27T00:00:00Z"
-    config = json.dumps({
-        "created": created, "architecture": "amd64", "os": "linux", "config": {"Labels": labels},
-        "rootfs": {"type": "layers", "diff_ids": diff_ids},
-    }).encode()  # fmt: skip
-    image = f"sha256:{hashlib.sha256(config).hexdigest()}"
-    inspected = {"Id": image, "Created": created, "Config": {"Labels": labels}, "RootFS": {"Layers": diff_ids},
-                 "Size": len(LAYER)}  # fmt: skip
-    folder.mkdir()
-    with tarfile.open(folder / "image.tar", "w") as archive:
-        add(archive, "config.json", config)
-        add(archive, "1/layer.tar", layer.getvalue())
-        add(archive, "manifest.json", json.dumps([{"Config": "config.json", "Layers": ["1/layer.tar"]}]).encode())
-    said = {"inspected": inspected, "keys": f"{target.tags[0]} |{labels[KEY]}", "history": HISTORY,
-            "probed": {**PROBED, "dlc": [LAUNCHER]}}  # fmt: skip
-    (folder / "said.json").write_text(json.dumps(said))
-    (folder / "docker").write_text(DOCKER.format(python=sys.executable))
-    (folder / "docker").chmod(0o755)
-    return image
-
-
 @pytest.fixture
 def work(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
     write_tree(specimen(), tmp_path)
-    image = write_client(tmp_path / "client")
+    image = write_client(tmp_path / "client", specimen(), TORCH_ID)
     make_key(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(push, "connect", lambda: Engine(None, "context", "26.1", containerd_store=False))
@@ -138,7 +88,7 @@ def test_a_signed_push_passes_dlc_verify_with_the_tests_of_this_machine(
     said = capsys.readouterr().out
     assert f"commit {COMMIT[:12]}" in said
     assert "1 passed" in said
-    assert "this checkout builds the same content key" in said
+    assert "the sources here give the same content key" in said
 
 
 def test_a_second_push_of_the_same_image_attaches_nothing_new(work: Work, capsys: pytest.CaptureFixture[str]) -> None:

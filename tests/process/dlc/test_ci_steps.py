@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,8 @@ from harness.ci_machine import (
     write_programs,
 )
 
+# The programs that tests and linters need: of the environment that has pytest.
+TOOLS = Path(pytest.__file__).parents[4] / "bin"
 CACHES = (
     f" --cache-from type=registry,ref=registry.example/cache/dlc:{IMAGE}"
     f" --cache-from type=registry,ref=registry.example/cache/dlc:{PARENT}"
@@ -192,7 +193,7 @@ def test_codebuild_asks_the_registry_in_each_build(runner: Runner) -> None:
     ],
 )
 def test_the_schema_of_the_system_accepts_the_file(schema: str, file: str, options: tuple[str, ...]) -> None:
-    argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *options, str(EXAMPLES / file)]
+    argv = [str(TOOLS / "python"), "-m", "check_jsonschema", "--builtin-schema", schema, *options, str(EXAMPLES / file)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -203,7 +204,7 @@ def test_shellcheck_finds_nothing_in_the_steps(system: str, tmp_path: Path) -> N
     paths = [tmp_path / f"{number}.sh" for number in range(len(scripts))]
     for path, script in zip(paths, scripts, strict=True):
         path.write_text(f"#!/bin/bash\n{script}\n")
-    argv = [str(Path(sys.executable).parent / "shellcheck"), "--severity=warning", *map(str, paths)]
+    argv = [str(TOOLS / "shellcheck"), "--severity=warning", *map(str, paths)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout
 
@@ -213,7 +214,7 @@ WORKFLOWS = ["github/images.yml", "github-workflow.yml"]
 
 @pytest.mark.parametrize("file", WORKFLOWS)
 def test_zizmor_finds_nothing_in_a_workflow(file: str, tmp_path: Path) -> None:
-    argv = [str(Path(sys.executable).parent / "zizmor"), "--offline", "--no-progress"]
+    argv = [str(TOOLS / "zizmor"), "--offline", "--no-progress"]
     done = subprocess.run([*argv, str(EXAMPLES / file)], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     wrong = tmp_path / "images.yml"
@@ -226,7 +227,7 @@ def test_zizmor_finds_nothing_in_a_workflow(file: str, tmp_path: Path) -> None:
 def test_actionlint_finds_nothing_in_a_workflow(file: str, tmp_path: Path) -> None:
     if not shutil.which("actionlint"):
         pytest.skip("there is no actionlint on PATH")
-    where = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    where = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["actionlint", str(EXAMPLES / file)], env=where, capture_output=True, text=True, timeout=600, check=False
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -181,6 +182,24 @@ def test_no_tag_moves_while_another_bill_of_materials_is_attached(
     assert "no tag was moved" in caught.value.remedy
     left = [tag for tag in row["tags"] if repository.manifest(tag)]
     assert left == []
+
+
+def open_pipe(path: Path) -> str:
+    """What bash makes of `<(cat FILE)`: it can be read once, and is no file."""
+    reader, writer = os.pipe()
+    os.write(writer, path.read_bytes())
+    os.close(writer)
+    return f"/dev/fd/{reader}"
+
+
+def test_keys_come_through_pipes_as_in_ci_files(work: Work, capsys: pytest.CaptureFixture[str]) -> None:
+    work.push("pipe", "--sign", open_pipe(work.folder / "cosign.key"))
+    [row] = json.loads(capsys.readouterr().out)
+    words = ["promote", f"pytorch@{row['digest']}", "--from", f"{work.registry.host}/pipe"]
+    with pytest.raises(ProofError) as raised:
+        cli.run([*words, "--to", f"{work.registry.host}/prod", "--key", open_pipe(work.folder / "cosign.pub")])
+    assert "scan-missing" in raised.value.message
+    assert "another-key" not in raised.value.message, "both keys were read whole"
 
 
 def test_a_push_leaves_the_tags_of_a_newer_commit_and_says_so(

@@ -51,6 +51,11 @@ DOCKER = """#!/bin/sh
 case "$*" in *"--username AWS"*) exit 0 ;; esac
 exec {docker} "$@"
 """
+# What the steps install is there; the build's own calls are real.
+APT_GET = """#!/bin/sh
+case "$1" in -qq) exit 0 ;; esac
+exec /usr/bin/apt-get "$@"
+"""
 ADVISORY = {
     "id": "PYSEC-2026-1", "modified": "2026-11-20T10:00:00Z",
     "affected": [{"package": {"ecosystem": "PyPI", "name": "other"}, "versions": ["1.0"]}],
@@ -136,6 +141,7 @@ def pipelines(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         docker = subprocess.run(["which", "docker"], capture_output=True, text=True, check=True).stdout.strip()
         (folder / "bin/docker").write_text(DOCKER.format(docker=docker))
         (folder / "bin/dlc").write_text(DLC.format(python=sys.executable, ref=toy.ref("dlc-toy-ci")))
+        (folder / "bin/apt-get").write_text(APT_GET)
         dump = folder / "all.zip"
         with zipfile.ZipFile(dump, "w") as archive:
             archive.writestr("PYSEC-2026-1.json", json.dumps(ADVISORY))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dlc.core.checkout import find_root
+from dlc.plan.ci.jobs import make_key
 
 ROOT = find_root(Path(__file__).parent)
 EXAMPLES = ROOT / "examples/ci"
+BUILDSPEC = "codebuild/buildspec.yml"
 IMAGE, PARENT = "pytorch-2.9-training-cu128-py311-xla", "pytorch-2.9-training-cu128-py311"
 VALUES = {
     "BUILDER": "dlc-ci", "CACHE": "registry.example/cache/dlc", "STAGING": "registry.example/staging",
@@ -55,17 +56,29 @@ def read_example(name: str) -> dict[str, Any]:
 
 
 def read_scripts(system: str) -> list[str]:
-    """The shell of the image's job: of each step that a shell of its own runs."""
+    """The shell of the image's job in an example: of each step that a shell of its own runs."""
+    content = read_example({"github": "github/images.yml", "gitlab": "gitlab/.gitlab-ci.yml"}.get(system, BUILDSPEC))
     if system == "github":
-        job = read_example("github/images.yml")["jobs"][re.sub("[^a-z0-9]", "_", IMAGE)]
-        assert job["env"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
-        return [step["run"] for step in job["steps"] if "run" in step]
+        assert content["jobs"][make_key(IMAGE)]["env"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
     if system == "gitlab":
-        found = read_example("gitlab/.gitlab-ci.yml")
-        assert found[IMAGE]["variables"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
-        return ["\n".join(found[".image"]["script"])]
-    phases = read_example("codebuild/buildspec.yml")["phases"]
-    return ["\n".join(command for phase in phases.values() for command in phase["commands"])]
+        assert content[IMAGE]["variables"] == {"IMAGE": IMAGE, "PARENTS": PARENT}
+    return list_scripts(system, content, IMAGE)
+
+
+def list_scripts(system: str, content: dict[str, Any], image: str) -> list[str]:
+    """The same of any file."""
+    if system == "github":
+        return [step["run"] for step in content["jobs"][make_key(image)]["steps"] if "run" in step]
+    if system == "gitlab":
+        return ["\n".join(content[".image"]["script"])]
+    return ["\n".join(command for phase in content["phases"].values() for command in phase["commands"])]
+
+
+def list_first_scripts(system: str, content: dict[str, Any]) -> list[str]:
+    """The shell of the job before those of images, which lists them; CodeBuild has none."""
+    if system == "github":
+        return [step["run"] for step in content["jobs"]["plan"]["steps"] if "run" in step]
+    return ["\n".join(content["plan"]["script"])] if system == "gitlab" else []
 
 
 def write_programs(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,11 +13,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from dlc.core.checkout import Tree
-from dlc.core.labels import CREATED, REVISION
+from dlc.core.labels import CREATED, FRAMEWORK, REVISION
 from dlc.images.inspection.advisories import Answer, Finding, Verdict
 from dlc.images.inspection.sbom import make_document
 from dlc.images.inspection.scan import Scan
 from dlc.images.proof.keys import PrivateKey
+from dlc.images.proof.names import list_names
 from dlc.images.proof.provenance import Builder, Sources, make_provenance
 from dlc.images.proof.results import make_scan_predicate, make_test_predicate
 from dlc.images.proof.signing import KeySigner, attach_proof
@@ -26,7 +27,9 @@ from dlc.images.proof.tested import make_record
 from dlc.images.push.layers import LAYER
 from dlc.images.push.referrers import attach_bill, put_blob
 from dlc.images.push.registry.repository import CONFIG, Manifest, Repository, make_digest, make_manifest
+from dlc.images.push.tags import make_tags
 from dlc.plan.plan import make_plan
+from dlc.plan.targets import Target
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.specimen import TORCH_ID, specimen
 
@@ -50,9 +53,11 @@ def make_key(folder: Path, name: str = "cosign") -> PrivateKey:
 
 @dataclass(frozen=True)
 class SignedImage:
-    """What is pushed; `changed` returns the same with other words."""
+    """What is pushed, as `--set` makes it of an image of the tree."""
 
     tree: Tree = field(default_factory=specimen)
+    id: str = TORCH_ID
+    sets: tuple[str, ...] = ()
     revision: str = COMMIT
     created: datetime = NOW - timedelta(days=1)
     scan: Scan = CLEAN
@@ -60,15 +65,30 @@ class SignedImage:
     failed: tuple[str, ...] = ()
 
     @property
+    def target(self) -> Target:
+        """What a plan builds; --set may give it another identifier."""
+        plan = make_plan(self.tree, [self.id], self.sets)
+        return plan.target(plan.selected[0])
+
+    @property
     def labels(self) -> dict[str, str]:
         """The labels of the image."""
-        target = make_plan(self.tree, [TORCH_ID]).target(TORCH_ID)
-        return {**target.labels, REVISION: self.revision, CREATED: self.created.isoformat()}
+        return {**self.target.labels, REVISION: self.revision, CREATED: self.created.isoformat()}
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that a push gives it."""
+        return make_tags(self.target.tags[0], self.labels)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The same with the repository, as a push signs them."""
+        return list_names(self.labels[FRAMEWORK], self.tags)
 
     def list_statements(self) -> dict[str, Predicate]:
         """What is said of it, by type of predicate."""
-        plan = make_plan(self.tree, [TORCH_ID])
-        sources = Sources(plan, self.tree, TORCH_ID, (), "https://git.example/team/dlc")
+        plan = make_plan(self.tree, [self.id], self.sets)
+        sources = Sources(plan, self.tree, self.id, self.sets, "https://git.example/team/dlc", self.names)
         return {
             PROVENANCE: make_provenance(self.labels, sources, BUILDER, "26.1"),
             BILL: DOCUMENT,
@@ -77,8 +97,10 @@ class SignedImage:
         }
 
 
-def push_plain(repository: Repository, labels: Mapping[str, str], layer: bytes = b"a layer") -> Manifest:
-    """Push an image of one layer without any proof."""
+def push_plain(
+    repository: Repository, labels: Mapping[str, str], layer: bytes = b"a layer", tags: Sequence[str] = ()
+) -> Manifest:
+    """Push an image of one layer without any proof, under its tags or others, and under `latest`."""
     config: dict[str, Any] = {
         "created": labels[CREATED], "architecture": "amd64", "os": "linux", "config": {"Labels": dict(labels)},
         "rootfs": {"type": "layers", "diff_ids": [make_digest(layer)]},
@@ -89,7 +111,8 @@ def push_plain(repository: Repository, labels: Mapping[str, str], layer: bytes =
     described = {"mediaType": CONFIG, "digest": make_digest(data), "size": len(data)}
     image = make_manifest(described, [{"mediaType": f"{LAYER}+gzip", "digest": make_digest(layer), "size": len(layer)}])
     repository.put_manifest(image.digest, image)
-    repository.put_manifest("latest", image)
+    for tag in ("latest", *(tags or make_tags("", labels))):
+        repository.put_manifest(tag, image)
     return image
 
 
@@ -97,7 +120,7 @@ def push_signed(
     repository: Repository, key: PrivateKey, given: SignedImage, statements: Mapping[str, Predicate] | None = None
 ) -> Manifest:
     """Push an image with its proof, or with these statements in place of its own."""
-    image = push_plain(repository, given.labels)
+    image = push_plain(repository, given.labels, tags=given.tags)
     attach_bill(repository, image, lambda: json.dumps(DOCUMENT).encode())
     said = given.list_statements() if statements is None else statements
     attach_proof(repository, image, repository.name, KeySigner(key), said)

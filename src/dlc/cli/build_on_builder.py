@@ -25,7 +25,7 @@ from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.engine.builders import Builder, find_builder, make_client
 from dlc.engine.pushed import Record, write_record
-from dlc.images.push.platform_index import Family, move_tags
+from dlc.images.push.platform_index import Family, move_tags, put_index
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Repository
 from dlc.images.push.tag_age import Claim, Newer, make_claim, require_no_newer
@@ -166,9 +166,8 @@ def _publish(
     }
     for image in sorted(images, key=put_foreign_first) if families else images:
         goal, target, manifest = goals[image], plan.target(image), images[image]
-        _, found[image] = move_tags(
-            goal.repository, image, manifest, goal.tags, families.get(image), say_progress, claims[image]
-        )
+        index = put_index(goal.repository, image, manifest, families.get(image))
+        _, found[image] = move_tags(goal.repository, manifest, goal.tags, index, say_progress, claims[image])
         write_record(Record(target.tags[0], f"{goal.name}@{manifest.digest}", target.key))
     return found
 

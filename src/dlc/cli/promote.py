@@ -15,17 +15,19 @@ from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.selection import find_image
 from dlc.cli.arguments import add_back, add_json, add_set, parse_path, print_json, print_text, say_progress
-from dlc.cli.verify import compute_key
+from dlc.cli.verify import make_build_key
 from dlc.core import environment, labels
-from dlc.core.checkout import Tree, find_workspace, read_workspace
+from dlc.core.checkout import Tree, find_checkout, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.images.proof import policy as policies
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import explain_other_tools
-from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, require_proven
+from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, list_signed_tags, require_proven
+from dlc.images.proof.statement import NAMES
 from dlc.images.push import promote
-from dlc.images.push.promote import Promoted, RequireOrder, RequireProofs
+from dlc.images.push.promote import Promoted, RequireOrder, RequireProofs, Tags
+from dlc.images.push.referrers import Document
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.tag_age import find_newer, make_claim, require_no_newer
@@ -36,8 +38,8 @@ HELP = "copy an image by its digest to another registry, if its scan and its tes
 EXAMPLE = "dlc promote pytorch-2.13-training-cpu-py311 --from registry.example/staging --to registry.example/prod"
 # `pytorch:2.13.0-training-cpu-py311-bookworm-0123456789ab` or `pytorch@sha256:...`
 IN_REGISTRY = re.compile(r"([a-z0-9_-]+)(?::([A-Za-z0-9_][A-Za-z0-9._-]{0,127})|@(sha256:[0-9a-f]{64}))")
-# What is asked of every image: results that speak for it, whoever builds it.
-SAID = Policy(require=("scan", "tests"), sources="any")
+# What is asked of every image: its names, and results that speak for it, whoever builds it.
+SAID = Policy(require=("provenance", "scan", "tests"), sources="any")
 ATTACH = (
     "dlc test and dlc push --sign attach what is missing; a vulnerability may have an exception that has not expired "
     "(dlc help proof has each reason)"
@@ -92,10 +94,10 @@ def run(args: argparse.Namespace) -> int:
     require_order = make_order(destination, asked.framework, epoch, back=args.back)
     if args.dry_run:
         image = promote.find_image(source, asked.reference)
-        tags = promote.find_tags(source, image, asked.reference)
+        allowed = require_proofs(source, image, asked.reference)
+        tags = promote.find_tags(source, image, allowed)
         reader = destination.reader(asked.framework, say_progress)
-        promote.require_all_in_order(source, reader, image, tags, require_order)
-        require_proofs(source, image)
+        promote.require_all_in_order(source, reader, image, tags, allowed, require_order)
         found = Promoted(destination.name(asked.framework), image.digest, tags, (), 0)
     else:
         # In one registry no layer has to be sent.
@@ -112,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
 def make_requirement(file: Path | None, key: Path | None, registry: str, tree: Tree) -> RequireProofs:
     """Return what raises ProofError unless an image has a passing scan and passing tests, and all that a policy asks.
 
+    The tags that an image gets are those which its provenance names, so a reference that it does not name is refused.
     Without a key and a policy nobody's signature counts more than another's.
     """
     policy = policies.read_policy(file) if file else SAID
@@ -120,11 +123,14 @@ def make_requirement(file: Path | None, key: Path | None, registry: str, tree: T
     if not verifiers:
         say_progress("who signed is not checked: --key FILE or --policy FILE names who may sign")
 
-    def require_proofs(source: Repository, image: Manifest) -> None:
-        build_key = partial(compute_key, tree=tree)
+    def require_proofs(source: Repository, image: Manifest, reference: str) -> Tags:
+        build_key = make_build_key(tree, is_demanded=find_checkout() is not None or policy.demands_sources)
         who = verifiers or (Anybody(),)
+        tag = "" if reference == image.digest else reference
         explain = partial(explain_other_tools, tree=tree)
-        require_proven(judge_images(source, registry, image.digest, who, policy, build_key, explain), ATTACH)
+        judged = judge_images(source, registry, image, tag, who, policy, build_key, explain)
+        require_proven(judged, ATTACH)
+        return list_signed_tags(judged, source.name)
 
     return require_proofs
 
@@ -160,11 +166,21 @@ def parse_image(word: str, tree: Tree, sets: Sequence[str]) -> Asked:
 
 
 def as_text(found: Promoted, registry: str, *, is_done: bool) -> str:
-    """Return what was done, then the references in the registry."""
+    """Return what was done, then the references in the registry, and what is attached there."""
     where = f"{registry}/{found.repository}"
-    done = f"{found.sent / 1e6:.1f} MB sent" if found.sent else "was there already"
-    lines = [f"{where}@{found.digest}  {done if is_done else 'would be copied'}"]
+    lines = [f"{where}@{found.digest}  {_describe_copy(found) if is_done else 'would be copied'}"]
     lines += [f"  {where}:{tag}" for tag in found.tags]
-    if found.attached:
-        lines.append(f"  with {len(found.attached)} documents that are attached to it")
-    return "\n".join(lines)
+    lines += [f"  attached to it: {len(found.documents)} documents"] if found.documents else []
+    return "\n".join([*lines, *(f"    {_describe_document(each, found.digest)}" for each in found.documents)])
+
+
+def _describe_copy(found: Promoted) -> str:
+    if found.was_there:
+        return "was there already"
+    return f"copied, {found.sent / 1e6:.1f} MB sent" if found.sent else "copied, the registry had all of its layers"
+
+
+def _describe_document(document: Document, image: str) -> str:
+    about = "" if document.image == image else f"  of {document.image}"
+    there = "  was there already" if document.was_there else ""
+    return f"{NAMES.get(document.kind, document.kind):<10}  {document.digest}{about}{there}"

@@ -38,13 +38,16 @@ from dlc.images.inspection import facts, sbom
 from dlc.images.inspection.advisories import read_exceptions
 from dlc.images.inspection.scan import require_clean, scan_image
 from dlc.images.proof.signing import open_signer
+from dlc.images.proof.statement import NAMES, SCAN, TESTS
 from dlc.images.push import push
 from dlc.images.push.platform_index import Family
-from dlc.images.push.push import Order, Pushed, leave_unsigned
+from dlc.images.push.push import Order, Pushed
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.tag_age import Claim, make_claim, require_no_newer
 from dlc.plan.plan import plan_variants
 
+# What `dlc verify` asks for outside a checkout, and `dlc promote` everywhere -> why a push may not have it.
+MISSING = {SCAN: "a scan (--no-scan)", TESTS: "tests (dlc test did not test this image on this machine)"}
 HELP = "push built images to a registry and verify them there"
 EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
@@ -138,8 +141,8 @@ def _push_one(
     say_progress(f"{order.id} to {where}")
     repository = destination.repository(order.framework, say_progress)
     document = cache(lambda: sbom.render_json(captured()).encode())
-    prove = prover.make_prove(order, where, document, scanned) if prover else leave_unsigned
-    return push.push_image(order, repository, engine, compression, say_progress, document, claim, prove, family)
+    proof = prover.make_proof(order, where, document, scanned) if prover else None
+    return push.push_image(order, repository, engine, compression, say_progress, document, claim, proof, family)
 
 
 def _describe_intended(order: Order, destination: Destination) -> Pushed:
@@ -155,4 +158,18 @@ def as_text(row: Pushed, registry: str) -> str:
         return "\n".join([f"{row.id}  would be pushed", *tags])
     what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there already"
     bill = f"  {where}@{row.bill_of_materials}  bill of materials"
-    return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", bill, *tags])
+    return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", bill, *tags, *list_attached(row)])
+
+
+def list_attached(row: Pushed) -> list[str]:
+    """Return a line for each signed statement, and what is missing for those who ask for tests and a scan."""
+    if not row.attached:
+        return []
+    lines = ["  signed and attached:"]
+    for each in row.attached:
+        about = "" if each.image == row.digest else f"  of the index {each.image}"
+        there = "  was there already" if each.was_there else ""
+        lines.append(f"    {NAMES.get(each.kind, each.kind):<10}  {each.digest}{about}{there}")
+    kinds = {each.kind for each in row.attached}
+    lines += [f"  not attached: {what}" for kind, what in MISSING.items() if kind not in kinds]
+    return lines

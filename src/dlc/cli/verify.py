@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.project import list_own_images
 from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
 from dlc.core import environment
-from dlc.core.checkout import Tree, read_workspace
+from dlc.core.checkout import Tree, find_checkout, read_workspace
 from dlc.core.labels import ID
 from dlc.images.proof import policy as policies
-from dlc.images.proof.judge import Verdict
+from dlc.images.proof.evidence import find_manifest
+from dlc.images.proof.judge import BuildKey, Verdict
 from dlc.images.proof.opening import Evidence
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin, explain_other_tools
@@ -29,7 +31,10 @@ HELP = "check who signed an image in a registry, and what is proven of it"
 EXAMPLE = "dlc verify registry.example:5000/team/pytorch:2.13.0-training-cpu-py311-bookworm --key cosign.pub"
 # A name of the report -> its colour.
 STATES = {"REFUSED": "bad"}
-REMEDY = "use another image, or change what --policy asks if you know why (dlc help proof)"
+REMEDY = (
+    "use another image, or change what --policy asks if you know why; REGISTRY/REPO@DIGEST compares no name "
+    "(dlc help proof)"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,10 +56,14 @@ def run(args: argparse.Namespace) -> int:
     policy = policies.read_policy(args.policy) if args.policy else Policy()
     verifiers = find_verifiers(policy, args.policy, args.key)
     require_verifiers(verifiers, "dlc verify")
+    is_checkout = find_checkout() is not None
+    policy = policy if is_checkout else policy.fill_outside_checkout()
     tree = read_workspace()
-    repository, registry, reference = open_reference(args.reference)
+    build_key = make_build_key(tree, is_demanded=is_checkout or policy.demands_sources)
+    place = open_reference(args.reference)
+    image = find_manifest(place.repository, place.registry, place.name)
     rows = judge_images(
-        repository, registry, reference, verifiers, policy, partial(compute_key, tree=tree),
+        place.repository, place.registry, image, place.tag, verifiers, policy, build_key,
         partial(explain_other_tools, tree=tree),
     )  # fmt: skip
     if args.json:
@@ -65,12 +74,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def open_reference(word: str) -> tuple[Repository, str, str]:
-    """Return the repository of an image's reference, which is only read, its registry, and the tag or digest.
+@dataclass(frozen=True)
+class Place:
+    """An image in a repository that is only read: `name` is its digest or its tag; `tag` may be empty."""
 
-    Raises UsageError for another text.
-    """
-    address, reference = credentials.parse_reference(word)
+    repository: Repository
+    registry: str
+    name: str
+    tag: str
+
+
+def open_reference(word: str) -> Place:
+    """Return where an image is by its reference. Raises UsageError for another text."""
+    found = credentials.parse_reference(word)
+    address = found.address
     session = Session(
         address.url,
         address.path,
@@ -78,7 +95,21 @@ def open_reference(word: str) -> tuple[Repository, str, str]:
         environment.find_ca_bundle(os.environ),
         actions="pull",
     )
-    return Repository(session, address.path, say_progress), address.registry, reference
+    return Place(Repository(session, address.path, say_progress), address.registry, found.name, found.tag)
+
+
+def make_build_key(tree: Tree, *, is_demanded: bool) -> BuildKey:
+    """Return what tells the content key that the sources of this folder give to an image.
+
+    A checkout speaks of all images, and so does a policy that demands it. A project without a checkout around it
+    speaks of its own image: others are built from recipes that it has not.
+    """
+
+    def build_key(origin: Origin) -> str | None:
+        is_own = is_demanded or origin.asked in list_own_images(tree)
+        return compute_key(origin, tree) if is_own else None
+
+    return build_key
 
 
 def compute_key(origin: Origin, tree: Tree) -> str:
@@ -93,20 +124,26 @@ def compute_key(origin: Origin, tree: Tree) -> str:
 
 def as_dict(evidence: Evidence, verdict: Verdict) -> dict[str, object]:
     """Return a value for JSON; `dlc site` reads it as a record too."""
+    subject = verdict.subject
     return {
         "reference": evidence.reference,
-        "id": evidence.labels.get(ID, ""),
+        "id": subject.id if subject else evidence.labels.get(ID, ""),
+        # What a signed provenance says; null if none does.
+        "image": asdict(subject) if subject else None,
         "digest": evidence.digest,
         "config": evidence.config,
         "day": datetime.now(UTC).date().isoformat(),
         "passes": not verdict.refusals,
         "proven": dict(verdict.proven),
+        "not_compared": dict(verdict.unchecked),
         "refusals": [asdict(refusal) for refusal in verdict.refusals],
     }
 
 
 def as_text(evidence: Evidence, verdict: Verdict) -> str:
-    """Return the reference with the digest, then what is proven, and what is refused."""
-    lines = [f"  {name:<12}{text}" for name, text in verdict.proven]
+    """Return the reference with the digest, which image it is, what is proven, not compared, and refused."""
+    image = str(verdict.subject) if verdict.subject else "not known: no signed provenance was taken"
+    lines = [f"  {name:<12}{text}" for name, text in (("image", image), *verdict.proven)]
+    lines += [f"  not compared: {what}; {why}" for what, why in verdict.unchecked]
     lines += [f"  {'REFUSED':<12}{refusal.name}" for refusal in verdict.refusals]
     return "\n".join([evidence.reference, *lines])

@@ -117,11 +117,12 @@ def run(args: argparse.Namespace) -> int:
 
 def read_pushed(word: str) -> list[Pushed]:
     """Read the image of a reference, or those of all platforms. Raises RegistryError for what is no image."""
-    repository, registry, reference = open_reference(word)
+    place = open_reference(word)
+    repository = place.repository
     found = []
-    for name in list_images(repository, registry, reference):
+    for name in list_images(repository, place.registry, place.name):
         image = promote.find_image(repository, name)
-        where = f"{registry}/{repository.name}@{image.digest}"
+        where = f"{place.registry}/{repository.name}@{image.digest}"
         config = _parse_config(where, promote.read_config(repository, image))
         found.append(Pushed(where, config, str(image.content["config"]["digest"])))
     return found

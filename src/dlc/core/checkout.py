@@ -83,10 +83,15 @@ def find_root(start: Path | None = None) -> Path:
     For verbs that change the recipes. Raises UsageError if there is none.
     """
     here = (start or _current_folder()).absolute()
-    for folder in (here, *here.parents):
-        if (folder / SIGN).is_file():
-            return folder
+    if found := find_checkout(here):
+        return found
     raise _no_recipes(here)
+
+
+def find_checkout(start: Path | None = None) -> Path | None:
+    """Return the nearest checkout as `find_root` does, None if there is none around the folder."""
+    here = (start or _current_folder()).absolute()
+    return next((folder for folder in (here, *here.parents) if (folder / SIGN).is_file()), None)
 
 
 def _no_recipes(here: Path) -> UsageError:

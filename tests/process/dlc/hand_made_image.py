@@ -8,7 +8,7 @@ import io
 import json
 import random
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,24 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dlc.core import labels
+from dlc.core.environment import PLATFORM
+from dlc.core.platforms import PLATFORMS
 from dlc.images.proof.dsse import BUNDLE, sign_statement
+from dlc.images.proof.index import make_index_provenance
+from dlc.images.proof.judge import Subject
 from dlc.images.proof.keys import PrivateKey
+from dlc.images.proof.names import list_names
+from dlc.images.proof.provenance import BUILD_TYPE, Builder
 from dlc.images.proof.results import SCANNER, make_test_predicate
-from dlc.images.proof.statement import SCAN, TESTS, make_statement
+from dlc.images.proof.statement import PROVENANCE, SCAN, TESTS, make_statement
 from dlc.images.proof.tested import make_record
 from dlc.images.push.layers import LAYER
-from dlc.images.push.referrers import attach_document
+from dlc.images.push.promote import Tags, read_labels
+from dlc.images.push.referrers import PREDICATE_TYPE, attach_document
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import CONFIG, Manifest, Repository, make_digest, make_manifest
-from dlc.images.push.tags import make_tags
+from dlc.images.push.registry.repository import CONFIG, INDEX, Manifest, Repository, make_digest, make_manifest
+from dlc.images.push.tags import OF_SET, make_tags
 from harness.registry import PASSWORD, USER, Registry
 
 ID = "pytorch-2.13-training-cpu-py311"
@@ -50,11 +57,12 @@ def put_blob(repository: Repository, data: bytes, folder: Path) -> dict[str, Any
 
 def put_image(
     repository: Repository, folder: Path, number: int, *, day: date = date(2026, 11, 28), suffix: str = "",
-    tags: tuple[str, ...] | None = None, megabytes: int = 0, hour: int = 0, key: str = "",
+    tags: tuple[str, ...] | None = None, megabytes: int = 0, platform: str = PLATFORM, hour: int = 0, key: str = "",
 ) -> Manifest:  # fmt: skip
     """Push an image with a content key of its own, and its tags as a push sets them, or others."""
     said = {
-        labels.ID: ID, labels.FRAMEWORK: "pytorch", labels.FRAMEWORK_VERSION: "2.13.0+cpu",
+        labels.ID: f"{ID}{PLATFORMS[platform].suffix}", labels.PLATFORM: platform,
+        labels.FRAMEWORK: "pytorch", labels.FRAMEWORK_VERSION: "2.13.0+cpu",
         labels.OS: "debian-bookworm", labels.KEY: key or hashlib.sha256(b"%d" % number).hexdigest(),
         labels.CREATED: f"{day}T{hour:02}:00:00Z",
     }  # fmt: skip
@@ -104,9 +112,62 @@ def attach(
 ) -> str:  # fmt: skip
     """Attach a signed statement, about the image or about another digest; return the digest of its manifest."""
     statement = make_statement("one", subject or image.digest, kind, predicate)
-    return attach_document(repository, image, BUNDLE, sign_statement(statement, key))
+    return attach_document(repository, image, BUNDLE, sign_statement(statement, key), {PREDICATE_TYPE: kind})
 
 
-def prove(repository: Repository, image: Manifest, key: PrivateKey = KEY) -> list[str]:
-    """Attach a passing scan and passing tests."""
-    return [attach(repository, image, kind, said, key=key) for kind, said in ((SCAN, scan()), (TESTS, outcome()))]
+def origin(repository: Repository, image: Manifest, suffix: str = "") -> dict[str, Any]:
+    """The predicate of an image's provenance; `suffix` is that of --set, as its tags have it."""
+    said = read_labels(repository, image)
+    names = list_names(repository.name, make_tags(f"r{suffix}", said))
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {"image": ID, "set": [], "revision": said.get(labels.REVISION, "")},
+            "internalParameters": {
+                "id": said[labels.ID], "contentKey": said[labels.KEY], "platform": said[labels.PLATFORM],
+                "names": list(names),
+            },
+            "resolvedDependencies": [],
+        },
+        "runDetails": {"builder": {"id": "urn:dlc:builder:local"}},
+    }  # fmt: skip
+
+
+def prove(repository: Repository, image: Manifest, key: PrivateKey = KEY, suffix: str = "") -> list[str]:
+    """Attach a provenance, a passing scan and passing tests."""
+    said = {PROVENANCE: origin(repository, image, suffix), SCAN: scan(), TESTS: outcome()}
+    return [attach(repository, image, kind, each, key=key) for kind, each in said.items()]
+
+
+def put_index(
+    repository: Repository, images: Sequence[Manifest], tags: Sequence[str] = (), platforms: Sequence[str] = ()
+) -> Manifest:  # fmt: skip
+    """Push an index over images, of the platforms that their labels say or of others, under these tags."""
+    entries = []
+    for number, image in enumerate(images):
+        system, _, architecture = (
+            platforms[number] if platforms else read_labels(repository, image)[labels.PLATFORM]
+        ).partition("/")
+        platform = {"os": system, "architecture": architecture}
+        entries.append({"mediaType": image.kind, "digest": image.digest, "size": len(image.data), "platform": platform})
+    index = Manifest.of({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
+    for tag in (index.digest, *tags):
+        repository.put_manifest(tag, index)
+    return index
+
+
+def prove_index(
+    repository: Repository, index: Manifest, tags: Sequence[str], key: PrivateKey = KEY, identifier: str = ID
+) -> str:  # fmt: skip
+    """Attach the provenance of an index, as a push of several platforms does."""
+    subject = Subject(identifier, list_names(repository.name, tags))
+    said = make_index_provenance(subject, "registry.example/pytorch", {}, Builder("urn:dlc:builder:local"))
+    return attach(repository, index, PROVENANCE, said, key=key)
+
+
+def allow_by_labels(source: Repository, image: Manifest, reference: str) -> Tags:
+    """The tags that a push gives to an image and to those in an index: a promotion that asks for no proof."""
+    suffix = found[0] if (found := OF_SET.search(reference)) else ""
+    members = [source.any_manifest(str(each["digest"])) for each in image.content.get("manifests", ())]
+    tags = {each.digest: make_tags(f"r{suffix}", read_labels(source, each)) for each in (image, *filter(None, members))}
+    return {**tags, image.digest: tags[image.digest][1 if members else 0 :]}

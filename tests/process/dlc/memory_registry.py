@@ -1,4 +1,4 @@
-"""A registry in memory, with or without the referrers API of OCI 1.1, for the repository team/toy."""
+"""A registry in memory, with or without the referrers API of OCI 1.1, for the repository team/pytorch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Memory:
 
     def __call__(self, asked: Asked) -> Reply:
         parts = urlsplit(asked.path)
-        kind, name = parts.path.removeprefix("/v2/team/toy/").split("/", 1)
+        kind, name = parts.path.removeprefix("/v2/team/pytorch/").split("/", 1)
         if kind == "referrers":
             return self._listed(name, parse_qs(parts.query)) if self.lists else Reply(404)
         if kind == "blobs":
@@ -36,7 +36,7 @@ class Memory:
 
     def _blob(self, asked: Asked, name: str, query: dict[str, list[str]]) -> Reply:
         if asked.method == "POST":
-            return Reply(202, {"Location": "/v2/team/toy/blobs/uploads/one"})
+            return Reply(202, {"Location": "/v2/team/pytorch/blobs/uploads/one"})
         if asked.method == "PUT":
             self.blobs[query["digest"][0]] = asked.body
             return Reply(201)
@@ -50,6 +50,6 @@ class Memory:
         ]  # fmt: skip
         start = int(query.get("last", ["0"])[0])
         end = start + self.page
-        link = {"Link": f'</v2/team/toy/referrers/{digest}?last={end}>; rel="next"'} if end < len(found) else {}
+        link = {"Link": f'</v2/team/pytorch/referrers/{digest}?last={end}>; rel="next"'} if end < len(found) else {}
         body = json.dumps({"manifests": found[start:end]}).encode()
         return Reply(200, {"Content-Type": INDEX, **link}, body)

@@ -17,6 +17,7 @@ from harness.ci_machine import (
     PARENT,
     VALUES,
     list_calls,
+    list_first_scripts,
     read_example,
     read_scripts,
     write_programs,
@@ -168,11 +169,8 @@ def test_a_step_that_fails_ends_the_job_before_the_push(system: str, runner: Run
 def test_the_first_job_asks_the_registry_or_the_branch_that_a_request_goes_to(
     system: str, promote: str, asked: str, runner: Runner
 ) -> None:
-    if system == "github":
-        steps = read_example("github/images.yml")["jobs"]["plan"]["steps"]
-        scripts = [step["run"] for step in steps if "run" in step]
-    else:
-        scripts = ["\n".join(read_example("gitlab/.gitlab-ci.yml")["plan"]["script"])]
+    file = "github/images.yml" if system == "github" else "gitlab/.gitlab-ci.yml"
+    scripts = list_first_scripts(system, read_example(file))
     assert [runner.run(script, f"{PARENT}\n{IMAGE}", PROMOTE=promote) for script in scripts] == [0] * len(scripts)
     assert runner.called[-1] == f"dlc plan {asked}"
     if system == "github":
@@ -235,5 +233,5 @@ def test_actionlint_finds_nothing_in_a_workflow(file: str, tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
     wrong = tmp_path / "images.yml"
     wrong.write_text((EXAMPLES / file).read_text().replace("runs-on:", "runs-upon:", 1))
-    done = subprocess.run(["actionlint", str(wrong)], env=where, capture_output=True, timeout=600, check=False)
-    assert done.returncode == 1, "actionlint sees a wrong key"
+    again = subprocess.run(["actionlint", str(wrong)], env=where, capture_output=True, timeout=600, check=False)
+    assert again.returncode == 1, "actionlint sees a wrong key"

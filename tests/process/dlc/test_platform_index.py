@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made_image import client, put_labelled
+from hand_made_image import allow_by_labels, client, put_labelled
 
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.push_families import find_families, put_foreign_first
@@ -18,7 +18,7 @@ from dlc.core.checkout import Tree
 from dlc.core.platforms import PLATFORMS
 from dlc.engine.builders import make_client
 from dlc.images.proof.evidence import list_images
-from dlc.images.push.platform_index import Family, move_tags
+from dlc.images.push.platform_index import Family, move_tags, put_index
 from dlc.images.push.promote import promote_image
 from dlc.images.push.prune import Retention, choose, list_repository
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository
@@ -65,9 +65,8 @@ def put(repository: Repository, folder: Path, tree: Tree, platform: str, family:
     said = {**target.labels, labels.CREATED: CREATED}
     image = put_labelled(repository, folder, said, len(platform) + ord(platform[-2]))
     found = family or find_all(tree)[IDS[platform]]
-    move_tags(
-        repository, IDS[platform], image, make_tags(target.tags[0], said), found, lambda _: None, make_claim(said)
-    )
+    index = put_index(repository, IDS[platform], image, found)
+    move_tags(repository, image, make_tags(target.tags[0], said), index, lambda _: None, make_claim(said))
     return image
 
 
@@ -171,7 +170,7 @@ def test_an_index_that_its_tag_has_left_goes_when_the_policy_lets_it(
 def test_an_index_is_promoted_with_both_images(registry: Registry, tree: Tree, tmp_path: Path) -> None:
     source, target = client(registry, "staging/tensorflow"), client(registry, "prod/tensorflow")
     images = [put(source, tmp_path, tree, platform) for platform in (ARM, AMD)]
-    promote_image(source, target, f"{STEM}-bookworm", lambda *_: None, print)
+    promote_image(source, target, f"{STEM}-bookworm", allow_by_labels, print)
     assert read(target, f"{STEM}-bookworm") == read(source, f"{STEM}-bookworm")
     assert all(target.manifest(image.digest) == image for image in images)
     assert set(target.tags()) == set(source.tags())

@@ -9,7 +9,19 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hand_made_image import STEM, attach, client, outcome, prove, put_image, scan
+from hand_made_image import (
+    STEM,
+    allow_by_labels,
+    attach,
+    client,
+    origin,
+    outcome,
+    prove,
+    prove_index,
+    put_image,
+    put_index,
+    scan,
+)
 
 from dlc.__main__ import main
 from dlc.cli.promote import make_requirement
@@ -18,14 +30,15 @@ from dlc.core.errors import DlcError, ImageError, ProofError, RegistryError, Usa
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.requirement import find_verifiers, judge_images
 from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.proof.statement import SCAN, TESTS
+from dlc.images.proof.statement import PROVENANCE, SCAN, TESTS
 from dlc.images.push.promote import promote_image
-from dlc.images.push.registry.repository import INDEX, Manifest, Repository, make_fallback_tag
+from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
 from harness.signed_image import make_key
 
 ROOT = find_root(Path(__file__).parent)
+ARM = "linux/arm64"
 FIXED = "sha256:" + "0" * 64
 
 
@@ -70,7 +83,7 @@ def user(registries: tuple[Registry, Registry], tmp_path: Path, monkeypatch: pyt
 
 def ask(repository: Repository, image: Manifest, key: Path | None = None) -> None:
     """Ask of an image what a promotion asks."""
-    make_requirement(None, key, "registry.example", read_workspace())(repository, image)
+    make_requirement(None, key, "registry.example", read_workspace())(repository, image, image.digest)
 
 
 def promote(places: tuple[str, str], *words: str) -> int:
@@ -134,6 +147,7 @@ def test_a_dry_run_copies_nothing(
     ("kind", "predicate", "about_other", "said"),
     [
         ("", {}, False, ("scan-missing", "tests-missing")),
+        (PROVENANCE, {}, True, ("provenance-of-another-image", "scan-missing", "tests-missing")),
         (SCAN, scan(), False, ("tests-missing",)),
         (TESTS, outcome(), False, ("scan-missing",)),
         (SCAN, scan("CVE-1"), False, ("scan-found", "tests-missing")),
@@ -149,6 +163,8 @@ def test_an_image_without_a_passing_scan_and_passing_tests_stays_where_it_is(
     source: Repository, target: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     image = put_image(source, tmp_path, 5)
+    if kind != PROVENANCE:
+        attach(source, image, PROVENANCE, origin(source, image))
     if kind:
         attach(source, image, kind, predicate, subject=FIXED if about_other else "")
     assert promote(places, f"pytorch:{STEM}") == ProofError.exit_code
@@ -170,12 +186,12 @@ def test_the_last_scan_counts(source: Repository, tmp_path: Path) -> None:
 def test_an_image_of_set_takes_its_own_tags(source: Repository, target: Repository, tmp_path: Path) -> None:
     plain = put_image(source, tmp_path, 7)
     image = put_image(source, tmp_path, 8, suffix="-set-0123abcd")
-    found = promote_image(source, target, f"{STEM}-set-0123abcd", lambda *_: None, lambda _: None)
+    found = promote_image(source, target, f"{STEM}-set-0123abcd", allow_by_labels, lambda _: None)
     assert (found.digest, found.tags[-1]) == (image.digest, f"{STEM}-set-0123abcd")
     assert image.digest != plain.digest
     assert STEM not in target.tags()
     with pytest.raises(ImageError, match="expected it under its content tag"):
-        promote_image(source, target, image.digest, lambda *_: None, lambda _: None)
+        promote_image(source, target, image.digest, allow_by_labels, lambda _: None)
 
 
 def test_a_tag_that_somebody_set_by_hand_on_an_image_without_a_push_is_refused(
@@ -183,19 +199,14 @@ def test_a_tag_that_somebody_set_by_hand_on_an_image_without_a_push_is_refused(
 ) -> None:
     put_image(source, tmp_path, 9, tags=("mine",))
     with pytest.raises(ImageError, match="found no image"):
-        promote_image(source, target, "mine", lambda *_: None, lambda _: None)
+        promote_image(source, target, "mine", allow_by_labels, lambda _: None)
     assert target.tags() == []
 
 
 def test_an_index_of_two_platforms_is_copied_whole(source: Repository, target: Repository, tmp_path: Path) -> None:
-    children = [put_image(source, tmp_path, number, tags=()) for number in (10, 11)]
-    described = [{"mediaType": each.kind, "digest": each.digest, "size": len(each.data)} for each in children]
-    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": described}
-    index = Manifest(json.dumps(content).encode(), INDEX)
-    put_image(source, tmp_path, 10)
-    for tag in source.tags():
-        source.put_manifest(tag, index)
-    found = promote_image(source, target, STEM, lambda *_: None, lambda _: None)
+    children = [put_image(source, tmp_path, 10, tags=()), put_image(source, tmp_path, 11, tags=(), platform=ARM)]
+    index = put_index(source, children, (STEM,))
+    found = promote_image(source, target, STEM, allow_by_labels, lambda _: None)
     assert found.digest == index.digest
     assert target.any_manifest(STEM) == index
     assert [target.any_manifest(each.digest) for each in children] == children
@@ -208,11 +219,11 @@ def test_a_registry_with_damaged_bytes_moves_no_tag(
     blob = registries[0].blob(image.content["layers"][0]["digest"])
     blob.write_bytes(bytes(len(blob.read_bytes())))
     with pytest.raises(RegistryError, match="expected the blob sha256"):
-        promote_image(source, target, STEM, lambda *_: None, lambda _: None)
+        promote_image(source, target, STEM, allow_by_labels, lambda _: None)
     assert target.tags() == []
     blob.write_bytes(b"cut")
     with pytest.raises(RegistryError):
-        promote_image(source, target, STEM, lambda *_: None, lambda _: None)
+        promote_image(source, target, STEM, allow_by_labels, lambda _: None)
     assert target.tags() == []
 
 
@@ -229,10 +240,10 @@ def test_a_registry_that_dies_in_the_middle_moves_no_tag_and_the_next_run_ends_i
         registry.kill()
 
     with pytest.raises(RegistryError):
-        promote_image(source, target, STEM, lambda *_: None, die)
+        promote_image(source, target, STEM, allow_by_labels, die)
     assert registry.tags("team/pytorch") == []
     registry.start()
-    assert promote_image(source, target, STEM, lambda *_: None, lambda _: None).digest == image.digest
+    assert promote_image(source, target, STEM, allow_by_labels, lambda _: None).digest == image.digest
     assert STEM in registry.tags("team/pytorch")
     registry.kill()
 
@@ -275,7 +286,7 @@ def test_days_are_of_no_promotion_s_concern(source: Repository, target: Reposito
     """Of two builds of one day the tag of the day means the later; promoting the earlier one takes it back there."""
     first = put_image(source, tmp_path, 14, day=date(2026, 11, 1))
     put_image(source, tmp_path, 15, day=date(2026, 11, 1))
-    found = promote_image(source, target, first.digest, lambda *_: None, lambda _: None)
+    found = promote_image(source, target, first.digest, allow_by_labels, lambda _: None)
     assert found.tags[1] == f"{STEM}-20261101"
     assert target.any_manifest(f"{STEM}-20261101") == first
 
@@ -315,7 +326,8 @@ def test_what_is_signed_stays_signed_where_it_is_promoted_to(
 ) -> None:
     image = put_image(source, tmp_path, 18)
     key, other = make_key(tmp_path), make_key(tmp_path, "other")
-    attach_proof(source, image, "staging", KeySigner(key), {SCAN: scan(), TESTS: outcome()})
+    said = {PROVENANCE: origin(source, image), SCAN: scan(), TESTS: outcome()}
+    attach_proof(source, image, "staging", KeySigner(key), said)
     assert promote(places, f"pytorch:{STEM}", "--key", str(tmp_path / "cosign.pub")) == 0
     tag = make_signature_tag(image.digest)
     assert target.manifest(tag) == source.manifest(tag)
@@ -336,19 +348,15 @@ def test_what_is_signed_stays_signed_where_it_is_promoted_to(
     assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in joined.content["layers"]]
     policy = Policy(require=("signature", "scan", "tests"), sources="any")
     signers = find_verifiers(policy, None, tmp_path / "cosign.pub")
-    [(_, verdict)] = judge_images(target, "prod", STEM, signers, policy, lambda _: "")
+    [(_, verdict)] = judge_images(target, "prod", image, STEM, signers, policy, lambda _: "")
     assert verdict.refusals == ()
 
 
 def test_what_is_attached_to_the_images_in_an_index_goes_with_them(
     places: tuple[str, str], source: Repository, target: Repository, tmp_path: Path
 ) -> None:
-    children = [put_image(source, tmp_path, number, tags=()) for number in (19, 20)]
-    described = [{"mediaType": each.kind, "digest": each.digest, "size": len(each.data)} for each in children]
-    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": described}
-    put_image(source, tmp_path, 19)
-    for tag in source.tags():
-        source.put_manifest(tag, Manifest(json.dumps(content).encode(), INDEX))
+    children = [put_image(source, tmp_path, 19, tags=()), put_image(source, tmp_path, 20, tags=(), platform=ARM)]
+    prove_index(source, put_index(source, children, (STEM,)), (STEM,))
     prove(source, children[0])
     assert promote(places, f"pytorch:{STEM}") == ProofError.exit_code
     prove(source, children[1])

@@ -14,10 +14,11 @@ from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import RegistryError
 from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.push.promote import find_tags
+from dlc.images.push.promote import read_labels
 from dlc.images.push.prune import Build, Choice, Listed, Retention, choose, find_today, list_repository, remove
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
+from dlc.images.push.tags import make_tags
 from harness.registry import Registry
 
 ROOT = find_root(Path(__file__).parent)
@@ -88,7 +89,7 @@ def test_what_the_policy_keeps_stays_and_the_rest_goes_with_its_documents(
     assert main([*words, "--yes"]) == 0
     assert [row["removed"] for row in json.loads(capsys.readouterr().out)] == [True, True, True, False, False, False]
     assert [repository.any_manifest(each.digest) for each in builds] == [None, None, None, *builds[3:]]
-    assert [repository.any_manifest(digest) for digest in documents] == [None] * 3
+    assert [repository.any_manifest(digest) for digest in documents] == [None] * 4
     left = set(repository.tags())
     assert make_fallback_tag(builds[0].digest) not in left
     for name in (make_fallback_tag, make_signature_tag):
@@ -97,7 +98,9 @@ def test_what_the_policy_keeps_stays_and_the_rest_goes_with_its_documents(
     for each in builds[3:]:
         assert all(repository.any_manifest(str(found["digest"])) for found in repository.referrers(each.digest))
     assert repository.any_manifest(STEM) == builds[-1]
-    assert all(repository.any_manifest(tag) == builds[3] for tag in find_tags(repository, builds[3], "")[:2])
+    assert all(
+        repository.any_manifest(tag) == builds[3] for tag in make_tags("", read_labels(repository, builds[3]))[:2]
+    )
 
 
 def test_the_text_says_why_and_how_to_go_on(

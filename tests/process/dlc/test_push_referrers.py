@@ -31,7 +31,7 @@ def never() -> bytes:
 def test_a_document_is_attached_once_and_found_again(lists: bool) -> None:
     memory = Memory(lists=lists)
     with serving(memory) as server:
-        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch")
         digest = attach_bill(repository, IMAGE, lambda: BILL)
         assert attach_bill(repository, IMAGE, never) == digest
         [found] = repository.referrers(IMAGE.digest)
@@ -45,7 +45,7 @@ def test_a_document_is_attached_once_and_found_again(lists: bool) -> None:
 
 def test_all_pages_of_the_referrers_api_are_read() -> None:
     with serving(Memory(lists=True, page=2)) as server:
-        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch")
         digests = [attach_document(repository, IMAGE, "application/note", str(n).encode()) for n in range(5)]
         assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == digests
 
@@ -55,7 +55,7 @@ def test_what_others_attached_under_the_tag_stays() -> None:
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [OTHER]}
     memory.manifests[make_fallback_tag(IMAGE.digest)] = (INDEX, json.dumps(index).encode())
     with serving(memory) as server:
-        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch")
         digest = attach_bill(repository, IMAGE, lambda: BILL)
         assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == [OTHER["digest"], digest]
 
@@ -87,7 +87,7 @@ class Rival(Memory):
 
 def test_a_document_that_another_client_drops_from_the_list_is_listed_again() -> None:
     with serving(Rival(1, 2)) as server:
-        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch")
         digest = attach_bill(repository, IMAGE, lambda: BILL)
         assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == [OTHER["digest"], digest]
 
@@ -106,7 +106,7 @@ class Strict(Memory):
 def test_a_document_is_attached_though_others_that_are_listed_are_gone() -> None:
     memory = Strict(lists=False)
     with serving(memory) as server:
-        repository = Repository(Session(server.url, "team/toy"), "team/toy", sleep=lambda _: None)
+        repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch", sleep=lambda _: None)
         digests = [attach_document(repository, IMAGE, "application/note", data) for data in (b"1", b"2")]
         del memory.manifests[digests[0]]
         digests.append(attach_document(repository, IMAGE, "application/note", b"3"))
@@ -115,7 +115,7 @@ def test_a_document_is_attached_though_others_that_are_listed_are_gone() -> None
 
 def test_a_list_from_which_a_document_is_always_dropped_is_an_error() -> None:
     with serving(Rival(*range(1, 100))) as server:
-        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch")
         with pytest.raises(RegistryError, match="found it dropped 5 times"):
             attach_bill(repository, IMAGE, lambda: BILL)
 
@@ -123,6 +123,8 @@ def test_a_list_from_which_a_document_is_always_dropped_is_an_error() -> None:
 def test_all_statements_are_listed_though_another_client_drops_the_first_ones(tmp_path: Path) -> None:
     said = {kind: {"any": "word"} for kind in ("https://one.example", "https://two.example", "https://three.example")}
     with serving(Rival(3)) as server:
-        repository = Repository(Session(server.url, "team/toy"), "team/toy")
-        attached = attach_proof(repository, IMAGE, "team/toy", KeySigner(make_key(tmp_path)), said)
-        assert {*attached} <= {found["digest"] for found in repository.referrers(IMAGE.digest)}
+        repository = Repository(Session(server.url, "team/pytorch"), "team/pytorch")
+        attached = attach_proof(repository, IMAGE, "team/pytorch", KeySigner(make_key(tmp_path)), said)
+        assert {each.digest for each in attached.documents} <= {
+            found["digest"] for found in repository.referrers(IMAGE.digest)
+        }

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
-import sys
-import tarfile
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,16 +16,17 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
+from hand_made_image import put_labelled
+from image_client import write_client
 from in_toto_attestation.predicates.provenance.v1 import provenance_pb2  # type: ignore[import-untyped]
 from in_toto_attestation.v1 import statement_pb2  # type: ignore[import-untyped]
 from in_toto_attestation.v1.statement import Statement  # type: ignore[import-untyped]
 from sigstore_models.bundle.v1 import Bundle
-from toy_push import LAYER, add
 
 from dlc import cli
 from dlc.cli import push
-from dlc.core.errors import ProofError, RegistryError, UsageError
-from dlc.core.labels import CREATED, KEY, REVISION
+from dlc.core.errors import OlderImageError, ProofError, RegistryError, UsageError
+from dlc.core.labels import CREATED, KEY
 from dlc.engine.connection import Engine
 from dlc.images.proof.dsse import BUNDLE
 from dlc.images.proof.statement import PROVENANCE
@@ -37,29 +36,11 @@ from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
-from dlc.plan.plan import make_plan
-from harness.image_facts import HISTORY, LAUNCHER, PROBED
 from harness.oci_forms import CONFIG, MANIFEST, REFERRERS, find_faults
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import COMMIT, make_key
 from harness.specimen import TORCH_ID, specimen, write_tree
 
-DOCKER = """#!{python}
-import json, pathlib, shutil, sys
-folder = pathlib.Path(__file__).parent
-words = sys.argv[1:]
-said = json.loads((folder / "said.json").read_text())
-if words[:2] == ["image", "inspect"]:
-    print(said["keys"] if "--format" in words else json.dumps([said["inspected"]]))
-elif words[0] == "history":
-    print("\\n".join(said["history"]))
-elif words[0] == "run":
-    print(json.dumps(said["probed"]))
-elif words[0] == "save":
-    shutil.copy(folder / "image.tar", words[2])
-else:
-    sys.exit(f"unknown: {{words}}")
-"""
 POLICY = "signers: [{key: cosign.pub}]\nrequire: [signature, provenance, bill, tests]\n"
 
 
@@ -81,39 +62,10 @@ class Work:
         return Repository(Session(f"http://{self.registry.host}", name, Credentials(USER, PASSWORD)), name)
 
 
-def write_client(folder: Path) -> str:
-    """Make a docker client that has the specimen's image; returns the image's digest."""
-    target = make_plan(specimen(), [TORCH_ID]).target(TORCH_ID)
-    labels = {**target.labels, REVISION: COMMIT, CREATED: "2026-11-27T00:00:00+00:00"}
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as files:
-        add(files, "data", LAYER[: 1 << 16])
-    diff_ids = [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]
-    created = "2026-11-27T00:00:00Z"
-    config = json.dumps({
-        "created": created, "architecture": "amd64", "os": "linux", "config": {"Labels": labels},
-        "rootfs": {"type": "layers", "diff_ids": diff_ids},
-    }).encode()  # fmt: skip
-    image = f"sha256:{hashlib.sha256(config).hexdigest()}"
-    inspected = {"Id": image, "Created": created, "Config": {"Labels": labels}, "RootFS": {"Layers": diff_ids},
-                 "Size": len(LAYER)}  # fmt: skip
-    folder.mkdir()
-    with tarfile.open(folder / "image.tar", "w") as archive:
-        add(archive, "config.json", config)
-        add(archive, "1/layer.tar", layer.getvalue())
-        add(archive, "manifest.json", json.dumps([{"Config": "config.json", "Layers": ["1/layer.tar"]}]).encode())
-    said = {"inspected": inspected, "keys": f"{target.tags[0]} |{labels[KEY]}", "history": HISTORY,
-            "probed": {**PROBED, "dlc": [LAUNCHER]}}  # fmt: skip
-    (folder / "said.json").write_text(json.dumps(said))
-    (folder / "docker").write_text(DOCKER.format(python=sys.executable))
-    (folder / "docker").chmod(0o755)
-    return image
-
-
 @pytest.fixture
 def work(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
     write_tree(specimen(), tmp_path)
-    image = write_client(tmp_path / "client")
+    image = write_client(tmp_path / "client", specimen(), TORCH_ID)
     make_key(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(push, "connect", lambda: Engine(None, "context", "26.1", containerd_store=False))
@@ -137,7 +89,7 @@ def test_a_signed_push_passes_dlc_verify_with_the_tests_of_this_machine(
     said = capsys.readouterr().out
     assert f"commit {COMMIT[:12]}" in said
     assert "1 passed" in said
-    assert "this checkout builds the same content key" in said
+    assert "the sources here give the same content key" in said
 
 
 def test_a_second_push_of_the_same_image_attaches_nothing_new(work: Work, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,6 +182,46 @@ def test_no_tag_moves_while_another_bill_of_materials_is_attached(
     assert "no tag was moved" in caught.value.remedy
     left = [tag for tag in row["tags"] if repository.manifest(tag)]
     assert left == []
+
+
+def open_pipe(path: Path) -> str:
+    """What bash makes of `<(cat FILE)`: it can be read once, and is no file."""
+    reader, writer = os.pipe()
+    os.write(writer, path.read_bytes())
+    os.close(writer)
+    return f"/dev/fd/{reader}"
+
+
+def test_keys_come_through_pipes_as_in_ci_files(work: Work, capsys: pytest.CaptureFixture[str]) -> None:
+    work.push("pipe", "--sign", open_pipe(work.folder / "cosign.key"))
+    [row] = json.loads(capsys.readouterr().out)
+    words = ["promote", f"pytorch@{row['digest']}", "--from", f"{work.registry.host}/pipe"]
+    with pytest.raises(ProofError) as raised:
+        cli.run([*words, "--to", f"{work.registry.host}/prod", "--key", open_pipe(work.folder / "cosign.pub")])
+    assert "scan-missing" in raised.value.message
+    assert "another-key" not in raised.value.message, "both keys were read whole"
+
+
+def test_a_push_leaves_the_tags_of_a_newer_commit_and_says_so(
+    work: Work, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = work.repository("older")
+    newer = put_labelled(repository, tmp_path, {KEY: "0" * 64, CREATED: "2026-11-27T00:00:01Z"}, 1)
+    stem = "2.13.0-training-cpu-py311-bookworm"
+    repository.put_manifest(stem, newer)
+    with pytest.raises(OlderImageError) as raised:
+        work.push("older")
+    assert f"older/pytorch:{stem}: expected an image of 2026-11-27T00:00:00Z or before" in raised.value.message
+    [row] = json.loads(capsys.readouterr().out)
+    assert [each["tag"] for each in row["newer"]] == [stem]
+    assert stem not in row["tags"]
+    for tag in row["tags"]:
+        assert (found := repository.manifest(tag))
+        assert found.digest == row["digest"]
+    assert repository.manifest(stem) == newer
+    work.push("older", "--back")
+    assert (found := repository.manifest(stem))
+    assert found.digest == row["digest"]
 
 
 def test_a_wrong_key_ends_the_push_before_an_engine_is_asked(work: Work) -> None:

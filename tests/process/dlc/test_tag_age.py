@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from hand_made_image import ID, STEM, client, prove, put_image, put_labelled
+from hand_made_image import ID, STEM, allow_by_labels, client, prove, put_image, put_labelled
 
 from dlc.__main__ import main
 from dlc.buildspec.matrix import load_variants
@@ -132,7 +132,7 @@ def test_a_tag_that_moves_during_the_copy_stays(source: Repository, target: Repo
             raise OlderImageError("newer")
 
     with pytest.raises(OlderImageError):
-        promote_image(source, target, older.digest, lambda *_: None, lambda _: None, require_order)
+        promote_image(source, target, older.digest, allow_by_labels, lambda _: None, require_order)
     assert target.any_manifest(older.digest) == older
     assert target.tags() == []
 
@@ -143,13 +143,13 @@ def test_a_push_sets_the_content_tag_and_leaves_the_others(target: Repository, t
     labels = json.loads(target.blob(older.content["config"]["digest"]) or b"")["config"]["Labels"]
     tags = make_tags("dlc/pytorch:1", labels)
     claim = Claim("1" * 64, datetime(2026, 11, 23, 9, tzinfo=UTC))
-    moved, left = move_tags(target, ID, older, tags, None, lambda _: None, claim)
+    moved, left = move_tags(target, older, tags, None, lambda _: None, claim)
     assert moved == tags[:1]
     assert [each.tag for each in left] == list(tags[1:])
     assert target.any_manifest(tags[0]) == older
     assert target.any_manifest(STEM) == newer
     back = Claim(claim.key, claim.moment, back=True)
-    assert move_tags(target, ID, older, tags, None, lambda _: None, back) == (tags, ())
+    assert move_tags(target, older, tags, None, lambda _: None, back) == (tags, ())
     assert target.any_manifest(STEM) == older
 
 

@@ -136,6 +136,12 @@ def unsigned_bill(shop: Shop) -> None:
     push_signed(shop.repository, shop.key, SignedImage(), said)
 
 
+def plain_tag(shop: Shop) -> None:
+    """An image of --set under the tag of the plain image."""
+    image = push_signed(shop.repository, shop.key, SignedImage(sets=("env.LD_PRELOAD=/tmp/x.so",)))
+    shop.repository.put_manifest(SignedImage().tags[-1], image)
+
+
 def without_scan(shop: Shop) -> None:
     image = push_signed(shop.repository, shop.key, SignedImage())
     shop.keep(image, lambda found: kind_of(found) != SCAN)
@@ -190,6 +196,7 @@ CASES: dict[str, tuple[str, Tamper]] = {
     "a replayed provenance": ("provenance-of-another-image", replayed_provenance),
     "a provenance of another commit": ("provenance-contradicts-image", provenance_of_another_commit),
     "a provenance by another tool": ("provenance-unreadable", foreign_provenance),
+    "the plain image's tag": ("name-of-another-image", plain_tag),
     "sources that were changed": ("sources-changed", changed_sources),
     "an image of another commit": ("sources-differ", another_checkout),
     "an image that this checkout has not": ("sources-unknown", unknown_image),
@@ -251,7 +258,8 @@ def test_the_page_names_every_refusal_that_is_tested() -> None:
     tested = {name for name, *_ in (*CASES.values(), *POLICIES.values())}
     # Of each reason why a statement does not open, the page shows one kind of statement.
     reasons = ("-missing", "-invalid", "-of-another-key", "-of-another-image", "-unreadable")
-    assert {name for name in named if not name.endswith(reasons)} - {"image-without-date", "tests-empty"} == {
+    elsewhere = {"image-without-date", "tests-empty", "name-unknown", "index-of-other-images"}
+    assert {name for name in named if not name.endswith(reasons)} - elsewhere == {
         name for name in tested if not name.endswith(reasons)
     }
     assert {reason for reason in reasons if any(name.endswith(reason) for name in tested & named)} == set(reasons)

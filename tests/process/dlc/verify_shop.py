@@ -18,7 +18,7 @@ from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository, make_digest, make_fallback_tag
 from harness.registry import PASSWORD, USER, Registry
-from harness.signed_image import make_key
+from harness.signed_image import SignedImage, make_key
 from harness.specimen import specimen, write_tree
 
 
@@ -34,10 +34,14 @@ class Shop:
 
     @property
     def reference(self) -> str:
-        return f"{self.registry.host}/{self.repository.name}:latest"
+        return self.name(SignedImage().tags[-1])
 
-    def verify(self, *words: str) -> int:
-        return cli.run(["verify", self.reference, "--key", str(self.folder / "cosign.pub"), *words])
+    def name(self, tag: str) -> str:
+        """The reference of a tag."""
+        return f"{self.registry.host}/{self.repository.name}:{tag}"
+
+    def verify(self, *words: str, reference: str = "") -> int:
+        return cli.run(["verify", reference or self.reference, "--key", str(self.folder / "cosign.pub"), *words])
 
     def index(self, image: Manifest) -> list[dict[str, Any]]:
         """What is attached to an image."""
@@ -79,7 +83,7 @@ def open_shop(registry: Registry, folder: Path, name: str, monkeypatch: pytest.M
     monkeypatch.chdir(folder)
     for variable, value in registry.login(folder / "docker-login").items():
         monkeypatch.setenv(variable, value)
-    repository = f"team/{make_digest(name.encode())[7:19]}"
+    repository = f"team/{make_digest(name.encode())[7:19]}/pytorch"
     session = Session(f"http://{registry.host}", repository, Credentials(USER, PASSWORD))
     keys = [make_key(folder, each) for each in ("cosign", "other")]
     return Shop(registry, Repository(session, repository), keys[0], keys[1], folder)

@@ -55,6 +55,7 @@ def test_an_encrypted_key_takes_the_password_of_cosigns_variable(tmp_path: Path)
             read_private_key(path, environment)
 
 
+A_DIGEST = f"sha256:{'a' * 64}"
 NACL_KEY = bytes.fromhex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")
 NACL_NONCE = bytes.fromhex("69696ee955b62b73cd62bda875fc73d68219e0036b7a0b37")
 
@@ -198,22 +199,25 @@ def test_a_time_without_a_zone_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "address", "reference"),
+    ("text", "address", "tag", "digest"),
     [
-        ("registry.example:5000/team/pytorch:2.13", "registry.example:5000", "2.13"),
-        (f"localhost/pytorch@sha256:{'a' * 64}", "localhost", f"sha256:{'a' * 64}"),
-        (f"registry.example/team/pytorch:2.13@sha256:{'a' * 64}", "registry.example", f"sha256:{'a' * 64}"),
+        ("registry.example:5000/team/pytorch:2.13", "registry.example:5000", "2.13", ""),
+        (f"localhost/pytorch@{A_DIGEST}", "localhost", "", A_DIGEST),
+        (f"registry.example/team/pytorch:2.13@{A_DIGEST}", "registry.example", "2.13", A_DIGEST),
     ],
 )
-def test_a_reference_is_a_registry_a_repository_and_a_tag_or_a_digest(text: str, address: str, reference: str) -> None:
-    found, name = parse_reference(text)
-    assert (found.registry, name) == (address, reference)
-    assert found.path in ("team/pytorch", "pytorch")
+def test_a_reference_is_a_registry_a_repository_a_tag_and_a_digest(
+    text: str, address: str, tag: str, digest: str
+) -> None:
+    found = parse_reference(text)
+    assert (found.address.registry, found.tag, found.digest) == (address, tag, digest)
+    assert found.name == (digest or tag)
+    assert found.address.path in ("team/pytorch", "pytorch")
 
 
 @pytest.mark.parametrize(
     "text", ["pytorch:2.13", "registry.example/pytorch", "registry.example/Team:1", "registry.example/a:1@sha256:12",
-             "registry.example:99999/a:1", "registry.example/a:-1", ":", "@", ""],
+             f"registry.example/a:-1@{A_DIGEST}", "registry.example:99999/a:1", "registry.example/a:-1", ":", "@", ""],
 )  # fmt: skip
 def test_what_is_no_reference_is_told(text: str) -> None:
     with pytest.raises(UsageError, match="expected REGISTRY/REPO:TAG or REGISTRY/REPO@sha256:DIGEST"):

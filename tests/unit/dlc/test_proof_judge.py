@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 import dlc
 from dlc.core.errors import SelectorError
 from dlc.images.proof.dsse import sign_statement
-from dlc.images.proof.judge import Verdict, judge
+from dlc.images.proof.judge import NO_SOURCES, Verdict, judge
 from dlc.images.proof.keys import PrivateKey
 from dlc.images.proof.opening import Evidence, KeyVerifier
 from dlc.images.proof.policy import Policy
@@ -77,7 +77,7 @@ def test_what_is_asked_of_the_sources_or_the_builder_asks_for_a_provenance(polic
 
 
 def test_a_policy_that_asks_nothing_refuses_nothing() -> None:
-    assert judged(LOOSE) == Verdict((), ())
+    assert judged(LOOSE) == Verdict((), (), unchecked=(NO_SOURCES,))
 
 
 def test_one_right_provenance_is_enough_and_of_wrong_ones_the_first_is_told() -> None:

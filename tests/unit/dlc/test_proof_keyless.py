@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -183,6 +184,14 @@ def test_a_service_that_fails_while_signing_is_one_error() -> None:
     with pytest.raises(RegistryError, match="expected its services to answer, found: no route to host"):
         signer.sign_statement(PAYLOAD)
     assert signer.sign_payload(b"payload") is None  # type: ignore[func-returns-value]
+
+
+def test_who_signed_a_bundle_is_read_from_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has signed an image must have signed those of other platforms too, before an index over them is signed."""
+    parsed = SimpleNamespace(signing_certificate=make_certificate())
+    monkeypatch.setattr(sigstore.models.Bundle, "from_json", lambda _data: parsed)
+    signer = keyless.KeylessSigner(Unable())  # type: ignore[arg-type]
+    assert signer.make_verifier(b"{}") == keyless.IdentityVerifier(WORKFLOW, ISSUER)
 
 
 def test_without_the_package_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,9 @@ from dlc.core.errors import DiskError, ImageError, ProcessError, RegistryError
 from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import save_image
+from dlc.images.proof.statement import PROVENANCE, SCAN, SIGNATURE
 from dlc.images.push.push import Pushed, make_orders
+from dlc.images.push.referrers import Document
 from dlc.images.push.tags import make_tags
 from dlc.images.push.verify import MismatchError, find_difference, require_same
 from dlc.plan.plan import make_plan
@@ -104,9 +106,20 @@ def test_image_without_a_label_that_its_tags_come_from_is_named(name: str) -> No
 def test_order_takes_framework_and_tags_from_the_built_image() -> None:
     plan = make_plan(specimen(), [TORCH_ID])
     [ref] = plan.refs
-    [order] = make_orders(plan, {ref: INSPECTED}, {ref: plan.target(TORCH_ID).key})
+    said = {**LABELS, **plan.target(TORCH_ID).labels}
+    keys = {ref: plan.target(TORCH_ID).key}
+    [order] = make_orders(plan, {ref: {**INSPECTED, "Config": {"Labels": said}}}, keys)
     assert (order.id, order.ref, order.framework) == (TORCH_ID, ref, "pytorch")
-    assert order.tags == make_tags(ref, LABELS)
+    assert order.tags == make_tags(ref, said)
+
+
+@pytest.mark.parametrize("name", ["org.dlc.id", "org.dlc.framework.version", "org.dlc.os", "org.dlc.platform"])
+def test_an_image_of_the_right_key_with_a_label_of_another_image_is_not_pushed(name: str) -> None:
+    plan = make_plan(specimen(), [TORCH_ID])
+    [ref] = plan.refs
+    said = {**LABELS, **plan.target(TORCH_ID).labels, name: "another"}
+    with pytest.raises(ImageError, match=f"expected the label {name}=.*, found another"):
+        make_orders(plan, {ref: {"Config": {"Labels": said}}}, {ref: plan.target(TORCH_ID).key})
 
 
 def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> None:
@@ -182,4 +195,20 @@ def test_report_names_the_digest_and_every_tag_with_the_registry() -> None:
         "  registry.example/team/pytorch@sha256:cd  bill of materials",
         "  registry.example/team/pytorch:1-key",
         "  registry.example/team/pytorch:1",
+    ]
+
+
+def test_report_of_a_signed_push_lists_what_was_attached_to_the_image_and_to_its_index_and_what_is_missing() -> None:
+    attached = (
+        Document("sha256:01", PROVENANCE, "sha256:ab", was_there=True),
+        Document("sha256:02", SCAN, "sha256:ab", was_there=False),
+        Document("sha256:03", SIGNATURE, "sha256:1d", was_there=False),
+    )
+    row = Pushed("id", "team/pytorch", "sha256:ab", "sha256:cd", (), 0, 3.2, attached)
+    assert as_text(row, "registry.example").splitlines()[3:] == [
+        "  signed and attached:",
+        "    provenance  sha256:01  was there already",
+        "    scan        sha256:02",
+        "    signature   sha256:03  of the index sha256:1d",
+        "  not attached: tests (dlc test did not test this image on this machine)",
     ]

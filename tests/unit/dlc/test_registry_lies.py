@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from email.message import Message
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +14,12 @@ from typing import Any, cast
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from dlc.core.errors import DlcError, RegistryError
-from dlc.images.proof.evidence import list_images, read_evidence
-from dlc.images.proof.judge import judge
+from dlc.core.errors import DlcError, ProofError, RegistryError
+from dlc.images.proof.evidence import find_manifest, list_images
 from dlc.images.proof.keys import PrivateKey
 from dlc.images.proof.opening import KeyVerifier
 from dlc.images.proof.policy import Policy
+from dlc.images.proof.requirement import Judged, judge_images, list_signed_tags, require_proven
 from dlc.images.push import promote, prune
 from dlc.images.push.registry.http import Answer, Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
@@ -28,7 +28,6 @@ from harness.signed_image import SignedImage, push_signed
 
 KEY = PrivateKey("cosign.key", ec.generate_private_key(ec.SECP256R1()))
 POLICY = Policy(require=("signature", "provenance", "bill", "scan"), sources="any", image_days=9000, scan_days=0)
-NOW = datetime.now(UTC)
 ODD = (None, 1, "x", [], {}, [None], {"a": None})
 GONE = object()
 
@@ -54,7 +53,7 @@ class Store:
     def _answer(
         self, method: str, path: str, body: bytes | Path | None, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        kind, _, name = path.partition("?")[0].removeprefix("/v2/team/toy/").partition("/")
+        kind, _, name = path.partition("?")[0].removeprefix("/v2/team/pytorch/").partition("/")
         if kind == "tags":
             tags = [tag for tag in self.manifests if ":" not in tag]
             return 200, {"Content-Type": "application/json"}, json.dumps({"tags": tags}).encode()
@@ -68,7 +67,7 @@ class Store:
             media, data = self.manifests[name]
             return 200, {"Content-Type": media}, data
         if method == "POST":
-            return 202, {"Location": "/v2/team/toy/blobs/uploads/1"}, b""
+            return 202, {"Location": "/v2/team/pytorch/blobs/uploads/1"}, b""
         if method == "PUT":
             data = cast("Path", body).read_bytes()
             self.blobs[make_digest(data)] = data
@@ -78,7 +77,7 @@ class Store:
         return 404, {}, b""
 
     def repository(self) -> Repository:
-        return Repository(cast("Session", self), "team/toy", sleep=lambda _: None)
+        return Repository(cast("Session", self), "team/pytorch", sleep=lambda _: None)
 
     def copy(self) -> Store:
         return Store(dict(self.manifests), dict(self.blobs))
@@ -106,14 +105,25 @@ def list_changes(value: Any) -> Iterator[Any]:
             yield copy
 
 
+def judge_all(repository: Repository, image: Manifest) -> list[Judged]:
+    return judge_images(
+        repository, "r.example", image, "", [KeyVerifier(KEY.public)], POLICY, lambda origin: origin.key
+    )  # fmt: skip
+
+
 def verify(repository: Repository) -> None:
-    for name in list_images(repository, "r.example", "latest"):
-        evidence = read_evidence(repository, "r.example", name)
-        judge(evidence, [KeyVerifier(KEY.public)], POLICY, lambda origin: origin.key, NOW)
+    judge_all(repository, find_manifest(repository, "r.example", "latest"))
+    list_images(repository, "r.example", "latest")
+
+
+def require_signed(source: Repository, image: Manifest, _reference: str) -> promote.Tags:
+    judged = judge_all(source, image)
+    require_proven(judged, "")
+    return list_signed_tags(judged, source.name)
 
 
 def promote_all(repository: Repository) -> None:
-    promote.promote_image(repository, Store().repository(), "latest", lambda *_: None, lambda _: None)
+    promote.promote_image(repository, Store().repository(), "latest", require_signed, lambda _: None)
 
 
 def prune_all(repository: Repository) -> None:
@@ -175,7 +185,7 @@ def test_another_image_than_the_digest_says_is_not_promoted(store: Store) -> Non
     target = Store()
     with pytest.raises(RegistryError, match=f"expected the manifest {digest}"):
         promote.promote_image(
-            changed.repository(), target.repository(), digest, lambda *_: None, lambda _: None
+            changed.repository(), target.repository(), digest, require_signed, lambda _: None
         )  # fmt: skip
     assert target.manifests == {}
 
@@ -188,7 +198,7 @@ def test_an_index_that_names_itself_ends(store: Store) -> None:
     changed = store.copy()
     for name in ("latest", digest):
         changed.manifests[name] = (INDEX, json.dumps(content).encode())
-    with pytest.raises(RegistryError, match="expected the manifest"):
+    with pytest.raises(ProofError, match="content-differs"):
         promote_all(changed.repository())
     found = Manifest(json.dumps(content).encode(), INDEX)
     with pytest.raises(RegistryError, match="expected the manifest"):

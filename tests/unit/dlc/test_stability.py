@@ -13,6 +13,7 @@ import dlc
 from dlc.buildspec import schema_docs
 from dlc.cli.schema import make_job_texts
 from dlc.core.checkout import find_root
+from dlc.images.proof.index import INDEX_TYPE
 from dlc.images.proof.provenance import BUILD_TYPE
 from dlc.jobs.advice import profile_report
 from dlc_runtime.compiler.report import merge
@@ -40,7 +41,7 @@ def test_the_page_has_the_number_of_the_code(version: str, place: str) -> None:
 
 def test_the_page_names_each_interface_once() -> None:
     places = [place for _, place in ROWS]
-    assert len(places) == len(set(places)) == 9
+    assert len(places) == len(set(places)) == 10
     assert "dlc.__version__" in places
 
 
@@ -57,6 +58,7 @@ def test_reports_say_their_version() -> None:
     # What the library writes in an image, dlc reads.
     assert profile_report.VERSION == session.VERSION
     assert f"`{BUILD_TYPE}`" in PAGE
+    assert f"`{INDEX_TYPE}`" in PAGE
 
 
 def test_the_changelog_has_a_part_for_this_version() -> None:

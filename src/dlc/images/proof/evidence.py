@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dlc.core.errors import ProofError, RegistryError
@@ -19,21 +20,48 @@ from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, re
 NO_PLATFORM = "unknown"
 
 
-def list_images(repository: Repository, registry: str, reference: str) -> tuple[str, ...]:
-    """Return what a reference means: itself, or the digests of the images of all platforms in an index.
+def find_manifest(repository: Repository, registry: str, reference: str) -> Manifest:
+    """Return the image, or the index over the images of several platforms, that a reference means.
 
-    Raises RegistryError if the registry has neither.
+    Raises RegistryError if the registry has none, ProofError if it serves other bytes than the digest says.
     """
-    there = repository.any_manifest(reference)
-    if there and there.kind not in INDEXES:
-        return (reference,)
-    listed = there.content["manifests"] if there else ()
-    found = [str(each["digest"]) for each in listed if (each.get("platform") or {}).get("os") != NO_PLATFORM]
-    if not found:
+    found = repository.any_manifest(reference)
+    if found is None:
         raise RegistryError(
             f"{registry}/{repository.name}: expected an image {reference}, found none", "check the reference"
         )
-    return tuple(found)
+    if reference.startswith("sha256:") and found.digest != reference:
+        raise refuse_content(f"{repository.name}@{reference}", found.digest)
+    return found
+
+
+def list_platforms(index: Manifest) -> list[tuple[str, str]]:
+    """Return the digest and the platform of each image in an index.
+
+    Entries of no platform are left out: no engine takes them for an image.
+    """
+    found = [(str(each["digest"]), each.get("platform") or {}) for each in index.content["manifests"]]
+    return [
+        (digest, "/".join(str(platform[key]) for key in ("os", "architecture", "variant") if platform.get(key)))
+        for digest, platform in found
+        if platform.get("os") != NO_PLATFORM
+    ]
+
+
+def list_images(repository: Repository, registry: str, reference: str) -> tuple[str, ...]:
+    """Return the digests of the images that a reference means: one, or those of all platforms in an index.
+
+    Raises as `find_manifest` does, and RegistryError for an index without an image.
+    """
+    found = find_manifest(repository, registry, reference)
+    if found.kind not in INDEXES:
+        return (found.digest,)
+    if not (listed := list_platforms(found)):
+        raise RegistryError(
+            f"{registry}/{repository.name}: expected an image {reference}, found an index without images",
+            "check the reference",
+        )
+    return tuple(digest for digest, _ in listed)
 
 
 def read_evidence(repository: Repository, registry: str, reference: str) -> Evidence:
@@ -41,21 +69,26 @@ def read_evidence(repository: Repository, registry: str, reference: str) -> Evid
 
     Raises RegistryError if the registry has no such image, ProofError if it serves other bytes than it says.
     """
-    manifest = repository.manifest(reference)
-    if manifest is None:
+    manifest = find_manifest(repository, registry, reference)
+    if manifest.kind in INDEXES:
         raise RegistryError(
-            f"{registry}/{repository.name}: expected an image {reference}, found none", "push the image again"
+            f"{registry}/{repository.name}: expected an image {reference}, found an index", "push the image again"
         )
-    if reference.startswith("sha256:") and manifest.digest != reference:
-        raise refuse_content(f"{repository.name}@{reference}", manifest.digest)
     data = read_blob(repository, manifest.content["config"]["digest"])
     config, labels = _parse_config(repository, data), parse_labels(data)
+    found = read_attached(repository, registry, manifest)
+    created = str(labels.get(CREATED) or config.get("created", ""))
+    return replace(found, config=str(manifest.content["config"]["digest"]), created=created, labels=labels)
+
+
+def read_attached(repository: Repository, registry: str, manifest: Manifest) -> Evidence:
+    """Read what is attached to a manifest, which may be an index: it has no labels of its own, and no date."""
     return Evidence(
         reference=f"{registry}/{repository.name}@{manifest.digest}",
         digest=manifest.digest,
-        config=str(manifest.content["config"]["digest"]),
-        created=str(labels.get(CREATED) or config.get("created", "")),
-        labels=labels,
+        created="",
+        labels={},
+        config="",
         signatures=tuple(_read_signatures(repository, manifest)),
         **_read_referrers(repository, manifest),
     )

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # What --sign takes in place of a file; a file of this name is ./keyless.
 WORD = "keyless"
+# What a certificate says of the issuer of the token: https://github.com/sigstore/fulcio/blob/main/docs/oid-info.md
+ISSUER = "1.3.6.1.4.1.57264.1.1"
 
 
 def require_package() -> None:
@@ -50,6 +52,12 @@ class KeylessSigner:
 
     def sign_payload(self, payload: bytes) -> None:
         """Return no plain signature: there is no key that could verify it later."""
+
+    def make_verifier(self, bundle: bytes) -> IdentityVerifier:
+        """Return the identity in the certificate of a bundle that this signer made."""
+        from sigstore.models import Bundle as Parsed
+
+        return read_identity(Parsed.from_json(bundle).signing_certificate)
 
 
 def open_signer() -> KeylessSigner:
@@ -113,6 +121,23 @@ def make_verifier(identity: str, issuer: str) -> IdentityVerifier:
     """Return the signer of this name. Raises UsageError if the package is not there."""
     require_package()
     return IdentityVerifier(identity, issuer)
+
+
+def read_identity(certificate: Certificate) -> IdentityVerifier:
+    """Return the identity and the issuer that a certificate of sigstore names."""
+    from cryptography.x509 import (
+        ObjectIdentifier,
+        RFC822Name,
+        SubjectAlternativeName,
+        UniformResourceIdentifier,
+        UnrecognizedExtension,
+    )
+
+    names = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+    found = [*names.get_values_for_type(UniformResourceIdentifier), *names.get_values_for_type(RFC822Name)]
+    issuer = certificate.extensions.get_extension_for_oid(ObjectIdentifier(ISSUER)).value
+    said = issuer.value.decode() if isinstance(issuer, UnrecognizedExtension) else ""
+    return IdentityVerifier(found[0] if found else "", said)
 
 
 def _verifies(bundle: Bundle, policy: Any) -> bool:

@@ -13,6 +13,7 @@ from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.errors import SpecError
 
 Proof = Literal["signature", "provenance", "bill", "scan", "tests", "vex"]
+ALWAYS: tuple[Proof, ...] = ("signature", "provenance", "bill", "scan")
 
 
 class Signer(Model):
@@ -31,11 +32,11 @@ class Signer(Model):
 
 
 class Policy(Model):
-    """What `dlc verify` asks of an image. Every default is what it asks without a policy."""
+    """What `dlc verify` asks of an image. Every default is what it asks without a policy, in a checkout."""
 
     signers: tuple[Signer, ...] = Field(default=(), description="any one of them; --key adds one")
     require: tuple[Proof, ...] = Field(
-        default=("signature", "provenance", "bill", "scan"), description="what has to be attached, signed"
+        default=ALWAYS, description="what has to be attached, signed; by default also tests if no checkout is there"
     )
     image_days: int = Field(default=0, ge=0, description="most days since the image's commit; 0: any")
     scan_days: int = Field(default=30, ge=0, description="most days since the scan; 0: any")
@@ -44,6 +45,15 @@ class Policy(Model):
         default="checkout",
         description="checkout: the image is what this checkout builds; clean: it is of a commit without changed files",
     )
+
+    @property
+    def demands_sources(self) -> bool:
+        """Tell whether the file itself says `sources: checkout`."""
+        return self.sources == "checkout" and "sources" in self.model_fields_set
+
+    def fill_outside_checkout(self) -> Policy:
+        """Return the policy of a place without a checkout: tests count there, unless the file says what counts."""
+        return self if "require" in self.model_fields_set else self.model_copy(update={"require": (*ALWAYS, "tests")})
 
 
 def read_policy(path: Path) -> Policy:

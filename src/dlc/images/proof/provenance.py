@@ -52,6 +52,8 @@ class Origin:
     uv: str
     # Base image of the user's choice -> its digest when it was built from.
     bases: Mapping[str, str]
+    # As in `pytorch:2.13.0-training-cpu-py311-bookworm`: what it was pushed as.
+    names: tuple[str, ...] = ()
 
     @property
     def commit(self) -> str:
@@ -59,9 +61,14 @@ class Origin:
         return self.revision.removesuffix(DIRTY)
 
     @property
+    def is_changed(self) -> bool:
+        """Tell whether files differed from the commit."""
+        return self.revision != self.commit
+
+    @property
     def is_clean(self) -> bool:
         """Tell whether the commit alone says what was built."""
-        return self.revision == self.commit and self.commit not in ("", "unknown")
+        return not self.is_changed and self.commit not in ("", "unknown")
 
 
 def find_builder(environment: Mapping[str, str]) -> Builder:
@@ -82,7 +89,7 @@ def find_builder(environment: Mapping[str, str]) -> Builder:
 class Sources:
     """What an image was built from: its plan, which selects it alone, and what the user asked for.
 
-    `address` is the repository's, empty if it has none.
+    `address` is the repository's, empty if it has none. `names` are those that the image is pushed under.
     """
 
     plan: Plan
@@ -90,6 +97,7 @@ class Sources:
     asked: str
     sets: Sequence[str]
     address: str
+    names: Sequence[str] = ()
 
 
 def make_provenance(labels: Mapping[str, str], sources: Sources, builder: Builder, engine: str) -> Predicate:
@@ -103,14 +111,17 @@ def make_provenance(labels: Mapping[str, str], sources: Sources, builder: Builde
         "buildDefinition": {
             "buildType": BUILD_TYPE,
             "externalParameters": outer,
-            "internalParameters": inner,
+            "internalParameters": {**inner, "names": list(sources.names)},
             "resolvedDependencies": list(list_materials(sources, revision)),
         },
-        "runDetails": {
-            "builder": {"id": builder.id, "version": versions},
-            **({"metadata": {"invocationId": builder.run}} if builder.run else {}),
-        },
+        "runDetails": describe_run(builder, versions),
     }
+
+
+def describe_run(builder: Builder, versions: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return who built, with which versions of the tools."""
+    run = {"metadata": {"invocationId": builder.run}} if builder.run else {}
+    return {"builder": {"id": builder.id, "version": dict(versions)}, **run}
 
 
 def list_materials(sources: Sources, revision: str) -> Iterator[Material]:
@@ -170,6 +181,7 @@ def read_origin(predicate: Predicate) -> Origin:
             dlc=str(versions.get("dlc", "")),
             uv=str(versions.get("uv", "")),
             bases=bases,
+            names=tuple(map(str, inner.get("names", ()))),
         )
     except (KeyError, TypeError, AttributeError):
         raise ValueError("JSON that is no provenance of dlc") from None

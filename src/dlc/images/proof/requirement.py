@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlc.core.errors import ProofError, UsageError
+from dlc.core.errors import ProofError, RegistryError, UsageError
 from dlc.images.proof.dsse import Bundle
-from dlc.images.proof.evidence import list_images, read_evidence
+from dlc.images.proof.evidence import list_platforms, read_attached, read_evidence
+from dlc.images.proof.index import Member, judge_index
 from dlc.images.proof.judge import BuildKey, Explain, Verdict, judge
 from dlc.images.proof.keyless import make_verifier
 from dlc.images.proof.keys import read_public_key
+from dlc.images.proof.names import list_tags, make_name
 from dlc.images.proof.opening import Evidence, KeyVerifier, Verifier
 from dlc.images.proof.policy import Policy
-from dlc.images.push.registry.repository import Repository
+from dlc.images.push.registry.repository import INDEXES, Manifest, Repository
 
 Judged = tuple[Evidence, Verdict]
+NO_TAG = "the name", "it was asked for by its digest, without a tag"
 
 
 @dataclass(frozen=True)
@@ -56,18 +59,33 @@ def require_verifiers(verifiers: Sequence[Verifier], verb: str) -> None:
 
 
 def judge_images(
-    repository: Repository, registry: str, reference: str, verifiers: Sequence[Verifier], policy: Policy,
+    repository: Repository, registry: str, image: Manifest, tag: str, verifiers: Sequence[Verifier], policy: Policy,
     build_key: BuildKey, explain: Explain = lambda _: "",
 ) -> list[Judged]:  # fmt: skip
-    """Read and judge the image of a reference, or those of all platforms if it means an index.
+    """Read and judge an image; or an index, and then the images of all platforms in it.
 
-    Raises RegistryError if there is none, ProofError for bytes that do not have their digest.
+    `tag`: under which it was asked for, empty if that was its digest. Raises RegistryError if an image of the index is
+    not there, ProofError for bytes that do not have their digest.
     """
-    found = []
-    for name in list_images(repository, registry, reference):
-        evidence = read_evidence(repository, registry, name)
-        found.append((evidence, judge(evidence, verifiers, policy, build_key, datetime.now(UTC), explain)))
-    return found
+    now, name = datetime.now(UTC), make_name(repository.name, tag) if tag else ""
+    if image.kind not in INDEXES:
+        evidence = read_evidence(repository, registry, image.digest)
+        return [(evidence, _note_digest(judge(evidence, verifiers, policy, build_key, now, name, explain), tag))]
+    members = []
+    for digest, platform in list_platforms(image):
+        evidence = read_evidence(repository, registry, digest)
+        members.append(Member(platform, evidence, judge(evidence, verifiers, policy, build_key, now, explain=explain)))
+    if not members:
+        raise RegistryError(
+            f"{registry}/{repository.name}@{image.digest}: expected images, found an index without", "push them again"
+        )
+    evidence = read_attached(repository, registry, image)
+    verdict = judge_index(evidence, verifiers, policy, now, name, members)
+    return [(evidence, _note_digest(verdict, tag)), *((each.evidence, each.verdict) for each in members)]
+
+
+def _note_digest(verdict: Verdict, tag: str) -> Verdict:
+    return verdict if tag else replace(verdict, unchecked=(*verdict.unchecked, NO_TAG))
 
 
 def require_proven(judged: Sequence[Judged], remedy: str) -> None:
@@ -78,3 +96,9 @@ def require_proven(judged: Sequence[Judged], remedy: str) -> None:
             lines += [f"{evidence.reference}: refused", *(f"  {refusal}" for refusal in verdict.refusals)]
     if lines:
         raise ProofError("\n".join(lines), remedy)
+
+
+def list_signed_tags(judged: Sequence[Judged], repository: str) -> dict[str, tuple[str, ...]]:
+    """Map the digests of what was judged to the tags of this repository that its provenance names."""
+    found = {evidence.digest: verdict.subject for evidence, verdict in judged}
+    return {digest: list_tags(subject.names, repository) for digest, subject in found.items() if subject}

@@ -16,8 +16,9 @@ from dlc.images.proof import keyless
 from dlc.images.proof.dsse import BUNDLE, sign_statement
 from dlc.images.proof.evidence import read_blob
 from dlc.images.proof.keys import PrivateKey, read_private_key
+from dlc.images.proof.opening import KeyVerifier, Verifier
 from dlc.images.proof.statement import SIGNATURE, Predicate, make_statement
-from dlc.images.push.referrers import LISTINGS, SPDX, attach_document, drop_error, put_blob
+from dlc.images.push.referrers import LISTINGS, PREDICATE_TYPE, SPDX, Document, attach_document, drop_error, put_blob
 from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.simple_signing import (
     SignedPayload,
@@ -29,7 +30,7 @@ from dlc.images.push.simple_signing import (
 )
 
 # https://github.com/sigstore/cosign/blob/main/specs/BUNDLE_SPEC.md
-CONTENT, PREDICATE_TYPE = "dev.sigstore.bundle.content", "dev.sigstore.bundle.predicateType"
+CONTENT = "dev.sigstore.bundle.content"
 ENVELOPE = "dsse-envelope"
 
 
@@ -41,6 +42,17 @@ class Signer(Protocol):
 
     def sign_payload(self, payload: bytes) -> bytes | None:
         """Return a plain signature, None if there is no key."""
+
+    def make_verifier(self, bundle: bytes) -> Verifier:
+        """Return who signed a bundle that this signer made."""
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What was attached to an image, and who signed it."""
+
+    documents: tuple[Document, ...]
+    signer: Verifier
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,10 @@ class KeySigner:
     def sign_payload(self, payload: bytes) -> bytes:
         """Return a plain signature."""
         return self.key.sign(payload)
+
+    def make_verifier(self, _bundle: bytes) -> KeyVerifier:
+        """Return who has this key."""
+        return KeyVerifier(self.key.public)
 
 
 def open_signer(word: str, environment: Mapping[str, str]) -> Signer:
@@ -76,25 +92,31 @@ def read_address(root: Path) -> str:
 
 def attach_proof(
     repository: Repository, image: Manifest, reference: str, signer: Signer, said: Mapping[str, Predicate]
-) -> tuple[str, ...]:
+) -> Attached:
     """Sign and attach what is said about an image, by type of predicate, then sign the image itself.
 
-    `reference` is the image's name with its registry. Returns the digests of the manifests of the statements.
+    `reference` is the image's name with its registry.
     """
     made = {
         kind: signer.sign_statement(make_statement(reference, image.digest, kind, predicate))
         for kind, predicate in {**said, SIGNATURE: {}}.items()
     }
-    attached = [_attach_bundle(repository, image, kind, bundle) for kind, bundle in made.items()]
+    before = _list_attached(repository, image)
+    attached = {kind: _attach_bundle(repository, image, kind, bundle) for kind, bundle in made.items()}
     # Another push of this image may have dropped some from the list that both write.
-    listed = {str(found["digest"]) for found in repository.referrers(image.digest)}
-    for (kind, bundle), digest in zip(made.items(), attached, strict=True):
-        if digest not in listed:
+    listed = _list_attached(repository, image)
+    for kind, bundle in made.items():
+        if attached[kind] not in listed:
             _attach_bundle(repository, image, kind, bundle)
     payload = make_payload(reference, image.digest)
     if (signature := signer.sign_payload(payload)) is not None:
         _put_signature(repository, image, SignedPayload(payload, signature))
-    return tuple(attached)
+    documents = tuple(Document(digest, kind, image.digest, digest in before) for kind, digest in attached.items())
+    return Attached(documents, signer.make_verifier(made[SIGNATURE]))
+
+
+def _list_attached(repository: Repository, image: Manifest) -> set[str]:
+    return {str(found["digest"]) for found in repository.referrers(image.digest)}
 
 
 def _attach_bundle(repository: Repository, image: Manifest, kind: str, bundle: bytes) -> str:

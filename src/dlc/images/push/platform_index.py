@@ -30,6 +30,19 @@ class Family:
         return there if len(there) == len(found) else {}
 
 
+@dataclass(frozen=True)
+class PlatformIndex:
+    """An index that is in a registry: its manifest, the image of each platform in it, and the tags that mean it.
+
+    `own`: platform -> the tag with its image's content key.
+    """
+
+    manifest: Manifest
+    images: Mapping[str, Manifest]
+    own: Mapping[str, str]
+    tags: tuple[str, ...]
+
+
 def make_index(images: Mapping[str, Manifest]) -> Manifest:
     """Return the index over the images of these platforms: the same whichever was pushed first. Pure."""
     entries = []
@@ -42,29 +55,39 @@ def make_index(images: Mapping[str, Manifest]) -> Manifest:
     return Manifest.of({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
 
 
+def put_index(repository: Repository, identifier: str, image: Manifest, family: Family | None) -> PlatformIndex | None:
+    """Put an index over an image and those of all other platforms into the registry, by its digest.
+
+    None if the image of another platform is not there, or the image has no family.
+    """
+    platform = split_suffix(identifier)[1].name
+    others = family.find_others(repository, platform) if family else {}
+    if not (family and others):
+        return None
+    images = {**others, platform: image}
+    index = make_index(images)
+    repository.put_manifest(index.digest, index)
+    return PlatformIndex(index, images, family.own, family.shared)
+
+
 def move_tags(
-    repository: Repository, identifier: str, image: Manifest, tags: tuple[str, ...], family: Family | None,
+    repository: Repository, image: Manifest, tags: tuple[str, ...], index: PlatformIndex | None,
     say: Callable[[str], None], claim: Claim,
 ) -> tuple[tuple[str, ...], tuple[Newer, ...]]:  # fmt: skip
     """Move the tags of an image that was verified; return those that mean it now, and those that mean a newer image.
 
-    If the images of all other platforms are there, the tags that it shares with them mean an index over all.
-    Raises MismatchError.
+    If there is an index over all platforms, the tags that the image shares with the others mean the index. Raises
+    MismatchError.
     """
-    platform = split_suffix(identifier)[1].name
-    others = family.find_others(repository, platform) if family else {}
-    shared = family.shared if family and others else ()
+    shared = index.tags if index else ()
     newer = find_newer(repository, list(dict.fromkeys((*tags, *shared))), claim)
     kept = {each.tag for each in newer}
     own = tuple(tag for tag in tags if tag not in shared and tag not in kept)
     shared = tuple(tag for tag in shared if tag not in kept)
     for tag in own:
         move_tag(repository, tag, image)
-    if shared:
-        images = {**others, platform: image}
-        index = make_index(images)
-        repository.put_manifest(index.digest, index)
-        for tag in shared:
-            move_tag(repository, tag, index)
-        say(f"{index.digest}: {', '.join(sorted(images))} under {', '.join(shared)}")
+    for tag in shared:
+        move_tag(repository, tag, index.manifest if index else image)
+    if index and shared:
+        say(f"{index.manifest.digest}: {', '.join(sorted(index.images))} under {', '.join(shared)}")
     return (*own, *shared), newer

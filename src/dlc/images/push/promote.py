@@ -10,8 +10,7 @@ from typing import Any
 
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import ImageError, RegistryError
-from dlc.core.labels import KEY
-from dlc.images.push.referrers import list_referrer, put_blob
+from dlc.images.push.referrers import Document, list_referrer, put_blob, read_kind
 from dlc.images.push.registry.repository import (
     DAMAGED,
     INDEXES,
@@ -21,16 +20,20 @@ from dlc.images.push.registry.repository import (
     make_fallback_tag,
 )
 from dlc.images.push.simple_signing import join_signatures
-from dlc.images.push.tags import OF_SET, make_tags, move_tag
+from dlc.images.push.tags import move_tag
 from dlc.images.push.verify import MismatchError
 
 Say = Callable[[str], None]
-# Raises an error unless an image has what has to be known of it.
-RequireProofs = Callable[[Repository, Manifest], None]
+# The digest of an image, or of an index -> the tags that it may get.
+Tags = Mapping[str, Sequence[str]]
+# Raises an error unless what a reference means has what has to be known of it, and may be under this reference. Returns
+# the tags of all images that were looked at.
+RequireProofs = Callable[[Repository, Manifest, str], Tags]
 # Raises an error if the image, whose labels it gets, may not have one of these tags in a repository.
 RequireOrder = Callable[[Repository, Sequence[str], Mapping[str, str]], None]
 # Tags of signatures and of attestations: layers with annotations, which are joined if both registries have some.
 OF_COSIGN = (".sig", ".att")
+SIGNED = "cosign's tag"
 PUSH = "dlc push GLOB --to REGISTRY/REPO, with the registry that it is to be promoted from"
 
 
@@ -44,6 +47,9 @@ class Promoted:
     # Digests of the documents about it that were copied too.
     attached: tuple[str, ...]
     sent: int
+    documents: tuple[Document, ...] = ()
+    # The registry had the image already.
+    was_there: bool = False
 
 
 def find_image(source: Repository, reference: str) -> Manifest:
@@ -59,34 +65,41 @@ def find_image(source: Repository, reference: str) -> Manifest:
     return found
 
 
-def find_tags(source: Repository, image: Manifest, reference: str) -> tuple[str, ...]:
-    """Return the tags that a push gives to the image, by its labels.
+def find_tags(source: Repository, image: Manifest, allowed: Tags) -> tuple[str, ...]:
+    """Return the tags that an image gets: those that a push gave it, as its provenance says.
 
-    Raises ImageError if its content tag means another image: `reference` may be a tag that somebody set by hand.
+    Raises ImageError if it was pushed to another repository, or its content tag means another image by now.
     """
-    suffix = found[0] if (found := OF_SET.search(reference)) else ""
-    tags = make_tags(f"{source.name}{suffix}", read_labels(source, image))
+    tags = tuple(allowed.get(image.digest, ()))
+    where = f"{source.name}@{image.digest}"
+    if not tags:
+        raise ImageError(
+            f"{where}: expected a provenance that names a tag of this repository, found none",
+            "name the framework that the image is of",
+        )
+    if image.kind in INDEXES:
+        # The images in it have content tags of their own, the index has none.
+        return tags
     content = source.any_manifest(tags[0])
-    members = [str(each["digest"]) for each in image.content.get("manifests", ())]
-    if content and content.digest in members:
-        # The images of an index over several platforms have content tags of their own, the index has none.
-        return tags[1:]
     if content is None or content.digest != image.digest:
         what = content.digest if content else "no image"
         raise ImageError(
-            f"{source.name}@{image.digest}: expected it under its content tag {tags[0]}, found {what}",
+            f"{where}: expected it under its content tag {tags[0]}, found {what}",
             f"name the tag under which it was pushed; if it has none: {PUSH}",
         )
     return tags
 
 
-def _find_member_tags(source: Repository, image: Manifest, tags: Sequence[str]) -> Iterator[tuple[str, Manifest]]:
-    """Yield the tags, besides those of the index, that its images have in the source, each with its image."""
+def _find_member_tags(source: Repository, image: Manifest, allowed: Tags) -> Iterator[tuple[str, Manifest]]:
+    """Yield the tags, besides those of the index, that its images have in the source, each with its image.
+
+    An image that nobody looked at gets no tag.
+    """
+    taken = set(allowed.get(image.digest, ()))
     for one in _list_platforms(source, image):
-        labels = read_labels(source, one)
-        for tag in make_tags(source.name, labels) if labels.get(KEY) else ():
+        for tag in allowed.get(one.digest, ()):
             there = source.any_manifest(tag)
-            if tag not in tags and there and there.digest == one.digest:
+            if tag not in taken and there and there.digest == one.digest:
                 yield tag, one
 
 
@@ -127,30 +140,33 @@ def promote_image(
     Raises as they do, ImageError, RegistryError and DiskError.
     """
     image = find_image(source, reference)
-    tags = find_tags(source, image, reference)
-    require_all_in_order(source, target, image, tags, require_order)
-    require_proofs(source, image)
+    allowed = require_proofs(source, image, reference)
+    tags = find_tags(source, image, allowed)
+    require_all_in_order(source, target, image, tags, allowed, require_order)
     target.require_writable()
+    was_there = target.any_manifest(image.digest) is not None
     sent = _copy_manifest(source, target, image, say)
-    attached: list[str] = []
+    documents: list[Document] = []
     for one in (image, *_list_platforms(source, image)):
-        sent += _copy_referrers(source, target, one, attached, say)
-        sent += _copy_signatures(source, target, one, attached, say)
+        sent += _copy_referrers(source, target, one, documents, say)
+        sent += _copy_signatures(source, target, one, documents, say)
     # Another promotion may have moved them meanwhile.
-    require_all_in_order(source, target, image, tags, require_order)
-    for tag, one in _find_member_tags(source, image, tags):
+    require_all_in_order(source, target, image, tags, allowed, require_order)
+    for tag, one in _find_member_tags(source, image, allowed):
         move_tag(target, tag, one)
     for tag in tags:
         move_tag(target, tag, image)
-    return Promoted(target.name, image.digest, tags, tuple(attached), sent)
+    attached = tuple(each.digest for each in documents)
+    return Promoted(target.name, image.digest, tags, attached, sent, tuple(documents), was_there)
 
 
 def require_all_in_order(
-    source: Repository, target: Repository, image: Manifest, tags: Sequence[str], require_order: RequireOrder
-) -> None:
+    source: Repository, target: Repository, image: Manifest, tags: Sequence[str], allowed: Tags,
+    require_order: RequireOrder,
+) -> None:  # fmt: skip
     """Ask `require_order` of the tags of an image, and of those that the images of an index have besides."""
     require_order(target, tags, read_labels(source, image))
-    for tag, one in _find_member_tags(source, image, tags):
+    for tag, one in _find_member_tags(source, image, allowed):
         require_order(target, [tag], read_labels(source, one))
 
 
@@ -160,7 +176,9 @@ def _list_platforms(source: Repository, image: Manifest) -> Iterator[Manifest]:
         yield find_image(source, str(child["digest"]))
 
 
-def _copy_referrers(source: Repository, target: Repository, image: Manifest, attached: list[str], say: Say) -> int:
+def _copy_referrers(
+    source: Repository, target: Repository, image: Manifest, documents: list[Document], say: Say
+) -> int:
     """Copy the documents that refer to an image, and list them there; return the bytes that were sent."""
     sent = 0
     for descriptor in source.referrers(image.digest):
@@ -168,13 +186,16 @@ def _copy_referrers(source: Repository, target: Repository, image: Manifest, att
         if document is None:
             say(f"{descriptor['digest']} is listed as attached and is not there: left out")
             continue
+        was_there = target.any_manifest(document.digest) is not None
         sent += _copy_manifest(source, target, document, say)
         list_referrer(target, image, descriptor)
-        attached.append(document.digest)
+        documents.append(Document(document.digest, read_kind(document), image.digest, was_there))
     return sent
 
 
-def _copy_signatures(source: Repository, target: Repository, image: Manifest, attached: list[str], say: Say) -> int:
+def _copy_signatures(
+    source: Repository, target: Repository, image: Manifest, documents: list[Document], say: Say
+) -> int:
     """Copy what cosign keeps under tags, beside what the target has there; return the bytes that were sent."""
     sent = 0
     for suffix in OF_COSIGN:
@@ -182,6 +203,7 @@ def _copy_signatures(source: Repository, target: Repository, image: Manifest, at
         found = source.manifest(tag)
         if found is None:
             continue
+        was_there = target.any_manifest(found.digest) is not None
         sent += _copy_manifest(source, target, found, say)
         there = target.manifest(tag)
         if there is None:
@@ -190,7 +212,7 @@ def _copy_signatures(source: Repository, target: Repository, image: Manifest, at
             manifest, config = joined
             put_blob(target, config)
             move_tag(target, tag, manifest)
-        attached.append(found.digest)
+        documents.append(Document(found.digest, SIGNED, image.digest, was_there))
     return sent
 
 

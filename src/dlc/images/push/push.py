@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DiskError, ImageError
 from dlc.core.labels import FRAMEWORK
 from dlc.engine.connection import Engine
 from dlc.images.push.layers import Saved, Uploads, open_saved
-from dlc.images.push.platform_index import Family, move_tags
-from dlc.images.push.referrers import attach_bill
+from dlc.images.push.platform_index import Family, PlatformIndex, move_tags, put_index
+from dlc.images.push.referrers import Document, attach_bill
 from dlc.images.push.registry.repository import Descriptor, Manifest, Repository, make_manifest
 from dlc.images.push.tag_age import Claim, Newer
 from dlc.images.push.tags import make_tags
 from dlc.images.push.verify import Inspected, MismatchError, require_same, verify_served
 from dlc.plan.plan import Plan
+from dlc.plan.targets import Target
 
 Say = Callable[[str], None]
 WORKSPACE_PREFIX = "dlc-push-"
@@ -52,6 +54,8 @@ class Pushed:
     tags: tuple[str, ...]
     uploaded: int
     seconds: float
+    # What was signed about it, and about the index over it and the images of other platforms.
+    attached: tuple[Document, ...] = ()
     # Tags that were left, because they mean an image of a newer commit.
     newer: tuple[Newer, ...] = ()
 
@@ -77,12 +81,29 @@ def make_orders(
     for target in (plan.target(identifier) for identifier in plan.selected):
         ref = target.tags[0]
         labels = inspected[ref]["Config"]["Labels"]
+        _require_labels(target, labels)
         found.append(Order(target.id, ref, labels[FRAMEWORK], make_tags(ref, labels), inspected[ref]))
     return tuple(found)
 
 
-def leave_unsigned(_repository: Repository, _image: Manifest) -> None:
-    """Attach nothing: the `prove` of a push without a signature."""
+def _require_labels(target: Target, labels: Mapping[str, str]) -> None:
+    """Raise ImageError if an image of the right content key has other labels: no build of dlc made it."""
+    for name, value in target.labels.items():
+        if labels.get(name) != value:
+            raise ImageError(
+                f"{target.tags[0]}: expected the label {name}={value}, found {labels.get(name, 'none')}",
+                f"somebody tagged another image so: dlc build {target.id}, after docker rmi {target.tags[0]}",
+            )
+
+
+class Proof(Protocol):
+    """Attaches what is signed about an image, before its tags move."""
+
+    def prove(self, repository: Repository, image: Manifest) -> tuple[Document, ...]:
+        """Attach what is signed about an image; return that."""
+
+    def prove_index(self, repository: Repository, index: PlatformIndex) -> tuple[Document, ...]:
+        """Attach what is signed about an index over the image and those of other platforms; return that."""
 
 
 def push_image(
@@ -93,12 +114,12 @@ def push_image(
     say: Say,
     bill: Callable[[], bytes],
     claim: Claim,
-    prove: Callable[[Repository, Manifest], None] = leave_unsigned,
+    proof: Proof | None = None,
     family: Family | None = None,
 ) -> Pushed:
     """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
 
-    `bill` makes the bill of materials, which is attached before any tag moves; `prove` attaches what is signed.
+    `bill` makes the bill of materials, which is attached before any tag moves; `proof` attaches what is signed.
     `claim` says in whose name tags move; `family` are the images of other platforms that share tags with it.
     """
     start = time.monotonic()
@@ -110,11 +131,14 @@ def push_image(
             require_same(order.inspected, f"{order.ref} as saved", len(image.members.layers), image.config)
             manifest, uploaded = _upload_image(image, repository, compression, say)
         verify_served(order.inspected, repository, manifest.digest)
-    attached = attach_bill(repository, manifest, bill)
-    prove(repository, manifest)
-    tags, newer = move_tags(repository, order.id, manifest, order.tags, family, say, claim)
+    document = attach_bill(repository, manifest, bill)
+    attached = proof.prove(repository, manifest) if proof else ()
+    index = put_index(repository, order.id, manifest, family)
+    if proof and index:
+        attached += proof.prove_index(repository, index)
+    tags, newer = move_tags(repository, manifest, order.tags, index, say, claim)
     seconds = time.monotonic() - start
-    return Pushed(order.id, repository.name, manifest.digest, attached, tags, uploaded, seconds, newer)
+    return Pushed(order.id, repository.name, manifest.digest, document, tags, uploaded, seconds, attached, newer)
 
 
 def _find_complete(order: Order, repository: Repository, compression: str) -> Manifest | None:

@@ -7,6 +7,7 @@ A registry without the referrers API (docker-registry 2.8, older ones of vendors
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -24,12 +25,25 @@ from dlc.images.push.registry.repository import (
 )
 
 SPDX = "application/spdx+json"
+# What sigstore's bundles say of themselves in a list of referrers.
+PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
 EMPTY = b"{}"
 EMPTY_KIND = "application/vnd.oci.empty.v1+json"
 # Times that a document is added to an index before another client is said to drop it.
 LISTINGS = 5
 Annotations = Mapping[str, str]
 NONE: Annotations = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document about an image, and the image's digest. `kind`: its type of predicate, else its media type."""
+
+    digest: str
+    kind: str
+    image: str
+    # The registry had it already.
+    was_there: bool
 
 
 def attach_bill(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
@@ -117,3 +131,10 @@ def describe_referrer(manifest: Manifest) -> Mapping[str, Any]:
     """Return the descriptor of a document's manifest in an index. Pure."""
     named = {name: manifest.content[name] for name in ("artifactType", "annotations") if name in manifest.content}
     return {**describe_blob(manifest.kind, manifest.data), **named}
+
+
+def read_kind(manifest: Manifest) -> str:
+    """Return the type of predicate of a document's manifest, else its media type. Pure."""
+    annotations = manifest.content.get("annotations")
+    said = annotations.get(PREDICATE_TYPE) if isinstance(annotations, dict) else None
+    return str(said or manifest.content.get("artifactType") or manifest.kind)

@@ -57,22 +57,38 @@ def parse_address(text: str, option: str = "--to") -> Address:
     return Address(registry, path)
 
 
-def parse_reference(text: str) -> tuple[Address, str]:
-    """Parse `REGISTRY/REPO:TAG` or `REGISTRY/REPO@sha256:...`: the repository, then the tag or the digest.
+@dataclass(frozen=True)
+class Reference:
+    """An image in a registry. `tag` or `digest` may be empty."""
 
-    A digest goes before a tag. Raises UsageError for anything else: without a tag it would be a tag that moves.
+    address: Address
+    tag: str
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """Return what the registry is asked for: a digest goes before a tag."""
+        return self.digest or self.tag
+
+
+def parse_reference(text: str) -> Reference:
+    """Parse `REGISTRY/REPO:TAG`, `REGISTRY/REPO@sha256:...`, or both: `REGISTRY/REPO:TAG@sha256:...`.
+
+    Raises UsageError for anything else: without a tag it would be a tag that moves.
     """
     name, _, digest = text.partition("@")
     head, _, last = name.rpartition("/")
     last, _, tag = last.partition(":")
     registry, _, path = f"{head}/{last}".partition("/")
-    is_whole = DIGEST.fullmatch(digest) if digest else TAG.fullmatch(tag)
+    is_whole = (tag or digest) and all(
+        not text or pattern.fullmatch(text) for text, pattern in ((tag, TAG), (digest, DIGEST))
+    )
     if not (_is_registry(registry) and PATH.fullmatch(path) and is_whole):
         raise UsageError(
             f"{text}: expected REGISTRY/REPO:TAG or REGISTRY/REPO@sha256:DIGEST, found another text",
             "the registry's name has a dot, a port or is localhost; dlc push prints whole references",
         )
-    return Address(registry, path), digest or tag
+    return Reference(Address(registry, path), tag, digest)
 
 
 def _is_registry(text: str) -> bool:

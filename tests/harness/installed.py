@@ -60,7 +60,8 @@ def build_package(folder: Path, mask: int = 0o022) -> list[Path]:
         if file.executable and (copy / path).exists():
             (copy / path).chmod(0o777 & ~mask)
     words = [f"{TOOLS}/python", "-c", BUILD, str(copy), f"{folder}/built", str(EPOCH)]
-    subprocess.run(words, cwd=ROOT / "scripts", check=True, timeout=SECONDS)
+    done = subprocess.run(words, cwd=ROOT / "scripts", capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
     return sorted((folder / "built").iterdir(), key=lambda path: path.suffix)
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from dlc.debian import rootfs, suites
 from harness import toy
 from harness.engine import connect, docker
 from harness.images import Image
+from harness.installed import TOOLS
 
 SECONDS = 5400  # of a build without any step in the cache; only a hang takes that long
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(2 * SECONDS)]
@@ -160,7 +160,8 @@ def test_an_image_of_docker_build_alone_has_the_framework_of_dlc_build_and_passe
             assert made[number] == own[number] or layer_files(image.ref, number) == layer_files(kept, number)
         assert len(made) == len(own)
         assert configuration(image.ref) == configuration(kept)
-        argv = [sys.executable, "-m", "dlc", "test", image.variant.id]
+        # The dlc that ships takes pytest from an index, and its recipes from its wheel.
+        argv = [TOOLS / "dlc", "test", image.variant.id]
         tested = subprocess.run(argv, cwd=find_root(), env=toy.environment(), capture_output=True, text=True,
                                 timeout=SECONDS, check=False)  # fmt: skip
         assert tested.returncode == 0, tested.stdout[-8000:]

@@ -70,6 +70,13 @@ def test_its_job_runs_and_its_tests_pass(project: Project) -> None:
     assert " passed" in project.run("test", inside="demo")
 
 
+def test_its_export_is_a_folder_for_docker_build(image: Image, project: Project) -> None:
+    project.run("export", f"{image.variant.id}-demo", "exported", inside="demo")
+    folder = project.folder / "demo/exported"
+    assert PACKAGE in "".join(path.read_text() for path in folder.rglob("training.txt"))
+    assert (folder / "Dockerfile").read_text().count("\nFROM ") > 1
+
+
 def test_the_same_project_in_another_folder_is_the_same_image(project: Project) -> None:
     [first] = json.loads(project.run("list", "--json", inside="demo"))
     docker("image", "rm", "--force", project.ref)

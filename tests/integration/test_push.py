@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dlc.core.errors import ImageError, ProcessError, RegistryError
+from dlc.core.errors import ImageError, ProcessError, ProofError, RegistryError
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository, make_digest
@@ -24,6 +24,7 @@ from harness.authority import Authority
 from harness.engine import docker
 from harness.registry import PASSWORD, USER, Registry
 from harness.relay import Relay
+from harness.signed_image import make_key
 from harness.toy import command, dlc, environment, make_checkout
 
 pytestmark = pytest.mark.integration
@@ -381,3 +382,19 @@ def test_what_no_source_can_be_asked_about_is_not_pushed(
     assert "could not be asked" in done.stderr
     assert "DLC_OSV_DUMP" in done.stderr
     assert not registry.repository("unasked/toy").exists()
+
+
+def test_a_signed_push_passes_verify_and_another_key_is_refused(
+    built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
+) -> None:
+    for name in ("cosign", "other"):
+        make_key(tmp_path, name)
+        (tmp_path / f"{name}.yml").write_text(
+            f"signers: [{{key: {tmp_path}/{name}.pub}}]\nrequire: [signature, provenance, bill]\nsources: any\n"
+        )
+    push(built, registry, "signed", login, "--sign", str(tmp_path / "cosign.key"))
+    reference = f"{registry.host}/signed/toy:{STEM}"
+    done = dlc(built, "verify", reference, "--policy", str(tmp_path / "cosign.yml"), **login)
+    assert done.returncode == 0, done.stderr
+    refused = dlc(built, "verify", reference, "--policy", str(tmp_path / "other.yml"), **login)
+    assert refused.returncode == ProofError.exit_code, refused.stderr

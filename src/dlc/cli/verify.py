@@ -14,6 +14,7 @@ from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_
 from dlc.core import environment
 from dlc.core.checkout import Tree, find_checkout, read_workspace
 from dlc.core.labels import ID
+from dlc.core.platforms import split_suffix
 from dlc.images.proof import policy as policies
 from dlc.images.proof.evidence import find_manifest
 from dlc.images.proof.judge import BuildKey, Verdict
@@ -106,7 +107,9 @@ def make_build_key(tree: Tree, *, is_demanded: bool) -> BuildKey:
     """
 
     def build_key(origin: Origin) -> str | None:
-        is_own = is_demanded or origin.asked in list_own_images(tree)
+        # A project makes its image for each platform of the released one.
+        own = {split_suffix(identifier)[0] for identifier in list_own_images(tree)}
+        is_own = is_demanded or split_suffix(origin.asked)[0] in own
         return compute_key(origin, tree) if is_own else None
 
     return build_key

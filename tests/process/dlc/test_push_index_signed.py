@@ -166,6 +166,7 @@ def test_a_signed_index_with_an_unsigned_or_foreign_image_is_refused(work: Work)
     for entries, fault in (
         ((amd, entry(stranger, ARM)), f"@{stranger.digest}: refused\n  signature-missing"),
         ((amd, {**amd, "platform": arm["platform"]}), f"index-of-other-images: expected the image of {TENSORFLOW_ID}"),
+        (({**amd, "platform": arm["platform"]}, amd), f"index-of-other-images: expected the image of {TENSORFLOW_ID}"),
         ((arm, {**arm, "platform": amd["platform"]}), f"index-of-other-images: expected the image of {TENSORFLOW_ID}"),
     ):
         other = put_index(work, *entries)

@@ -139,15 +139,15 @@ def test_all_that_a_signed_push_leaves_has_the_form_of_its_specification(
         assert entry["artifactType"] == manifest["artifactType"] == manifest["layers"][0]["mediaType"]
         content = read_json(repository, manifest["layers"][0]["digest"])
         if manifest["artifactType"] == BUNDLE:
-            kinds.append(require_statement(content, row["digest"]))
+            kinds.append(require_statement(content, row["digest"], [f"pytorch:{tag}" for tag in row["tags"]]))
             assert manifest["annotations"]["dev.sigstore.bundle.predicateType"] == kinds[-1]
         else:
             assert (manifest["artifactType"], content["spdxVersion"]) == (SPDX, "SPDX-2.3")
     assert len(kinds) == len(set(kinds)) == 4
 
 
-def require_statement(bundle: dict[str, Any], digest: str) -> str:
-    """Fail unless a bundle holds a statement about the image; return what it states."""
+def require_statement(bundle: dict[str, Any], digest: str, names: list[str]) -> str:
+    """Fail unless a bundle holds a statement about the image of these names; return what it states."""
     Bundle.from_json(json.dumps(bundle))
     content = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
     # By in-toto a predicate may be empty, as cosign's is; this package wants some word in it.
@@ -156,6 +156,7 @@ def require_statement(bundle: dict[str, Any], digest: str) -> str:
     assert [f"sha256:{each['digest']['sha256']}" for each in content["subject"]] == [digest]
     if content["predicateType"] == PROVENANCE:
         ParseDict(content["predicate"], provenance_pb2.Provenance())
+        assert content["predicate"]["buildDefinition"]["internalParameters"]["names"] == names
     return str(content["predicateType"])
 
 

@@ -13,7 +13,7 @@ import pytest
 from uv import find_uv_bin
 
 import dlc
-from dlc.build import tool_wheel
+from dlc.buildspec.project import INSTALL_TOOL
 from dlc.buildspec.tool_pin import NEEDS, TOOL_LOCK, ToolPin, read_tool_pin
 from dlc.core.checkout import find_root, find_workspace, read_workspace
 from harness.installed import build_package, install_wheel, run_installed
@@ -61,8 +61,8 @@ def test_a_new_project_keeps_the_wheel_that_its_dlc_was_installed_from(
     installer: str, venv: Path, wheel: Path, tmp_path: Path
 ) -> None:
     if installer == "pip":
-        pip = [sys.executable, "-m", "pip", "--python", venv / "bin/python", "install", "--quiet", "--no-index"]
-        subprocess.run([*pip, "--no-deps", "--force-reinstall", wheel], check=True, timeout=SECONDS)
+        pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin/python"), "install", "--quiet", "--no-index"]
+        subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True, timeout=SECONDS)
     init(venv, tmp_path)
     assert pin_of(tmp_path) == ToolPin(f"tools/{NAME}", digest_of(wheel))
     assert digest_of(tmp_path / "demo/tools" / NAME) == digest_of(wheel)
@@ -117,7 +117,7 @@ def test_an_address_with_its_hash_is_pinned_without_a_copy(venv: Path, wheel: Pa
     exported = run_installed(venv / "bin/dlc", tmp_path / "demo", "export", "*-demo", "out")
     assert exported.returncode == 0
     assert f"dlc: warning: dlc.yml pins dlc {dlc.__version__} with sha256 {digest_of(wheel)[:12]}..." in exported.stderr
-    assert f"remedy: {tool_wheel.INSTALL}" in exported.stderr
+    assert f"remedy: {INSTALL_TOOL}" in exported.stderr
 
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])

@@ -46,7 +46,6 @@ def test_a_file_becomes_a_pin_with_its_hash_and_its_needs(here: Path) -> None:
         (f"http://files.example/{NAME}", "or an https address without credentials"),
         (f"https://me:hunter2@files.example/{NAME}#sha256={'0' * 64}", "or an https address without credentials"),
         (f"https://files.example/{NAME}?token=hunter2#sha256={'0' * 64}", "or an https address without credentials"),
-        (f"https://files.example/{NAME}?token=hunter2#sha256={'0' * 64}", "or an https address without credentials"),
         (ADDRESS, "expected its hash behind the address, found none"),
         (f"{ADDRESS}#sha256=00", "expected its hash behind the address, found 00"),
     ],

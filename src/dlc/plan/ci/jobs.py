@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.lockfile import locked_versions, without_headers
+from dlc.buildspec.tool_pin import TOOL_LOCK
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree, files_below
 from dlc.core.yaml_text import write_yaml
@@ -158,7 +159,7 @@ docker buildx inspect "$BUILDER" >/dev/null 2>&1 \\
 def write_setup(version: str, packages: Sequence[str], *, sudo: bool, is_checkout: bool) -> str:
     """Write the shell that installs dlc: of the checkout itself, or a release for a project. Its .venv is on PATH."""
     before = "sudo " if sudo else ""
-    release = f"python3 -m venv .venv\n.venv/bin/pip install --quiet dlc=={version}"
+    release = f"python3 -m venv .venv\n.venv/bin/pip install --quiet --require-hashes -r {TOOL_LOCK}"
     return "\n".join([
         f"{before}apt-get -qq update",
         f"{before}apt-get -qq -y install {' '.join(packages)} >/dev/null",

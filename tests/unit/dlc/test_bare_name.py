@@ -38,7 +38,7 @@ SHA = "0" * 64
 
 def list_bare_names(text: str) -> Iterator[str]:
     for match in INSTALLER.finditer(text.replace("\\\n", " ")):
-        words = [word.strip("'\",.") for word in match[1].split()]
+        words = [word.strip("'\",.") for word in match[1].partition(", ")[0].split()]
         yield from (match[0] for word in words if BARE.fullmatch(word))
 
 
@@ -65,6 +65,7 @@ def test_a_bare_name_is_seen(text: str) -> None:
         "pip install ./tools/dlc-1.0.0-py3-none-any.whl",
         f"pip install --require-hashes -r {TOOL_LOCK}",
         "pip install uv==0.13.8` in the environment of dlc",
+        "pip install boto3, in the environment of dlc",
         "pip install sigstore; dlc push",
     ],
 )

@@ -14,8 +14,10 @@ tool="pyproject.toml --all-extras --group build --python-version 3.11"
     compile $tool -o requirements.lock
     compile $tool --group dev --constraints requirements.lock -o requirements-dev.lock
 }
-# The wheel has it, and projects that pin their dlc: docs/own-images.md.
-compile pyproject.toml --all-extras --python-version 3.11 --constraints requirements.lock -o requirements-run.lock
+# The wheel has it, and projects that pin their dlc: docs/own-images.md. Extras stay: without them pip 23, as Debian 12 has
+# it, finds packages without a hash.
+compile pyproject.toml --all-extras --no-strip-extras --python-version 3.11 --constraints requirements.lock \
+    -o requirements-run.lock
 # `dlc export` writes it into folders whose builds download uv.
 sed -n '/^uv==/,/^[^ ]/{/^uv==/p;/^ /p}' requirements.lock >docker/export/prepare/uv.txt
 # Later versions need a newer typing_extensions than the oldest images have.

@@ -16,15 +16,13 @@ from urllib.parse import unquote, urlsplit
 import dlc
 from dlc.build import download
 from dlc.buildspec.patterns import DIGEST, MEANINGS, WHEEL
-from dlc.buildspec.tool_pin import NEEDS, TOOL_LOCK, ToolPin
+from dlc.buildspec.tool_pin import NEEDS, ToolPin
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.checkout import IN_WHEEL, OWN, PROJECT, SIGN
 from dlc.core.environment import cache_folder, find_ca_bundle, hide_password, user_path
 from dlc.core.errors import LockError, UsageError
 from dlc.plan.contexts import Pinned
 
-# The remedy if another dlc runs than the one that a project pins.
-INSTALL = f"pip install --require-hashes -r {TOOL_LOCK}, in an environment of its own"
 # Where a project keeps a wheel that has no address.
 FOLDER = "tools"
 HASH_WORD = "#sha256="

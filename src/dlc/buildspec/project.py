@@ -23,6 +23,9 @@ from dlc.core.checkout import PROJECT, Tree, read_text
 from dlc.core.errors import SpecError
 from dlc.core.platforms import split_suffix
 
+# In the project's folder. pip and uv take the wheel's path in it from the folder that they are called in.
+TOOL_LOCK = "locks/tool.txt"
+INSTALL_TOOL = f"pip install --require-hashes -r {TOOL_LOCK}, in an environment of its own"
 # A Docker tag has at most 128 characters; the released part of it is the rest.
 LONGEST_NAME = 40
 # What --set adds to a reference, and `dlc clean` removes.
@@ -106,7 +109,10 @@ def _require_version(node: Node) -> None:
     if Version(wanted) > Version(dlc.__version__):
         raise SpecError(
             f"{asked.mark}: requires: expected dlc {wanted} or newer, found dlc {dlc.__version__}",
-            f"pip install --upgrade 'dlc>={wanted}'",
+            # Not by its name from an index: whoever has that name there could answer.
+            INSTALL_TOOL
+            if node.at(("tool",))
+            else f"pip install dlc-VERSION-py3-none-any.whl, of release {wanted} or newer",
         )
 
 

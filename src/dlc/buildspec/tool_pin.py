@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from dlc.buildspec.project import TOOL_LOCK as TOOL_LOCK
 from dlc.buildspec.project import read_project
 from dlc.core.checkout import PROJECT, Tree
 from dlc.core.errors import LockError, SpecError
 
-# In the project's folder. pip and uv take the wheel's path in it from the folder that they are called in.
-TOOL_LOCK = "locks/tool.txt"
 # What a wheel of dlc has, and a checkout: what dlc needs, with hashes (scripts/lock-tool.sh writes it).
 NEEDS = "requirements-run.lock"
 HEAD = f"""\

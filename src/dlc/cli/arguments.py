@@ -131,11 +131,12 @@ def warn_of_end(variants: Sequence[Variant]) -> list[str]:
 
 def warn_of_other_tool(tree: Tree) -> None:
     """Print a warning if this dlc is another one than the project pins."""
-    from dlc.build.tool_wheel import INSTALL, explain_other_tool
+    from dlc.build.tool_wheel import explain_other_tool
+    from dlc.buildspec.project import INSTALL_TOOL
     from dlc.buildspec.tool_pin import read_named_tool
 
     if (pin := read_named_tool(tree)) and (found := explain_other_tool(pin)):
-        print(f"dlc: warning: {found}\n  remedy: {INSTALL}", file=sys.stderr)
+        print(f"dlc: warning: {found}\n  remedy: {INSTALL_TOOL}", file=sys.stderr)
 
 
 def terminal_columns() -> int | None:

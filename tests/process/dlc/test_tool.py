@@ -13,9 +13,11 @@ import pytest
 from uv import find_uv_bin
 
 import dlc
-from dlc.build import tool_wheel
+from dlc.buildspec.project import INSTALL_TOOL
 from dlc.buildspec.tool_pin import NEEDS, TOOL_LOCK, ToolPin, read_tool_pin
-from dlc.core.checkout import find_root, find_workspace, read_workspace
+from dlc.core.checkout import find_root, find_workspace, read_tree, read_workspace
+from dlc.plan.plan import make_plan
+from dlc.plan.targets import read_uv_version
 from harness.installed import build_package, install_wheel, run_installed
 
 ROOT = find_root(Path(__file__))
@@ -61,8 +63,8 @@ def test_a_new_project_keeps_the_wheel_that_its_dlc_was_installed_from(
     installer: str, venv: Path, wheel: Path, tmp_path: Path
 ) -> None:
     if installer == "pip":
-        pip = [sys.executable, "-m", "pip", "--python", venv / "bin/python", "install", "--quiet", "--no-index"]
-        subprocess.run([*pip, "--no-deps", "--force-reinstall", wheel], check=True, timeout=SECONDS)
+        pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin/python"), "install", "--quiet", "--no-index"]
+        subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True, timeout=SECONDS)
     init(venv, tmp_path)
     assert pin_of(tmp_path) == ToolPin(f"tools/{NAME}", digest_of(wheel))
     assert digest_of(tmp_path / "demo/tools" / NAME) == digest_of(wheel)
@@ -117,7 +119,25 @@ def test_an_address_with_its_hash_is_pinned_without_a_copy(venv: Path, wheel: Pa
     exported = run_installed(venv / "bin/dlc", tmp_path / "demo", "export", "*-demo", "out")
     assert exported.returncode == 0
     assert f"dlc: warning: dlc.yml pins dlc {dlc.__version__} with sha256 {digest_of(wheel)[:12]}..." in exported.stderr
-    assert f"remedy: {tool_wheel.INSTALL}" in exported.stderr
+    assert f"remedy: {INSTALL_TOOL}" in exported.stderr
+
+
+def test_another_uv_in_the_environment_changes_no_key_and_is_named(venv: Path, tmp_path: Path) -> None:
+    [packages] = venv.glob("lib/python*/site-packages")
+    (packages / "uv-0.13.9.dist-info").mkdir()
+    (packages / "uv-0.13.9.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: uv\nVersion: 0.13.9\n")
+    nowhere = {"DLC_ENGINE": "off", "DOCKER_HOST": f"unix://{tmp_path}/none.sock", "DLC_CACHE_DIR": f"{tmp_path}/cache"}
+    plan = run_installed(venv / "bin/dlc", tmp_path, "plan", "--json", **nowhere)
+    tree = read_tree(ROOT)
+    assert {each["id"]: each["key"] for each in json.loads(plan.stdout)["targets"]} == {
+        each.id: each.key for each in make_plan(tree).targets
+    }
+    doctor = run_installed(venv / "bin/dlc", tmp_path, "doctor", **nowhere)
+    wanted = read_uv_version(tree)
+    assert (
+        f"uv 0.13.9 is installed; images are made with uv {wanted}, which a build fetches by its hash" in doctor.stdout
+    )
+    assert f"remedy: pip install uv=={wanted}" in doctor.stdout
 
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])

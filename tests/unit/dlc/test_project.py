@@ -156,7 +156,7 @@ def test_the_name_of_a_released_image_is_not_free() -> None:
 def test_a_project_for_a_newer_dlc_says_so_before_anything_else_in_it() -> None:
     said = report("requires: dlc >= 99.1\nbranch: [of, the, future]\n")
     assert said.startswith(f"dlc.yml:1:11: requires: expected dlc 99.1 or newer, found dlc {dlc.__version__}")
-    assert "pip install --upgrade 'dlc>=99.1'" in said
+    assert "pip install dlc-VERSION-py3-none-any.whl, of release 99.1 or newer" in said
     assert own(f"requires: dlc >= {dlc.__version__}\n{START}").id == OWN_ID
 
 

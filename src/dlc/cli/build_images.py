@@ -50,6 +50,7 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
         with display.during("Docker engine", "find it, or start one"):
             ahead = begun.enter_context(_collect_ahead(whole, tree)) if must_install(found) else None
             engine = connect(found=found)
+        engine.require_buildkit()
         for platform in whole.platforms:
             engine.require_platform(platform)
         plan = base_images.plan_with_digests(variants, tree, engine)

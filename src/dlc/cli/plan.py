@@ -106,6 +106,7 @@ def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> in
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
     if engine := found.result():
+        engine.require_buildkit()
         plan = plan_with_digests(variants, tree, engine)
     else:
         print(f"dlc: {absence_error()}: a build would start one, which has no images", file=sys.stderr)

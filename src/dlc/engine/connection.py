@@ -109,8 +109,8 @@ class Engine:
         """Raise EngineError if this is podman, whose service has no BuildKit."""
         if self.is_podman:
             raise EngineError(
-                f"{self.address or 'the engine of the current context'}: expected a Docker engine, whose BuildKit makes "
-                f"the images, found podman {self.version}, which has no BuildKit",
+                f"{self.address or 'the engine of the current context'}: expected a Docker engine, whose BuildKit makes"
+                f" the images, found podman {self.version}, which has no BuildKit",
                 remedies.advise_beside_podman(self.origin),
             )
 

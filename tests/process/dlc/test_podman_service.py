@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import EngineError
 from dlc.engine.connection import find_engine, names_podman
-from scripted_server import Asked, Reply, serving
 
 ROOT = Path(__file__).parents[3]
 TORCH = "pytorch-2.13-training-cpu-py311"

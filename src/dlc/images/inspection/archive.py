@@ -87,7 +87,7 @@ class Archive:
 def read_archive(path: Path) -> Archive:
     """Read the image in an archive. Raises ImageError if there is none, or more than one."""
     with open_archive(path) as tar:
-        return _read_image(tar, _require_one(path, _list_images(path, tar)), {})
+        return _read_image(tar, _find_only(path, tar), {})
 
 
 def read_archives(path: Path, digests: Sequence[str]) -> list[Archive]:
@@ -96,7 +96,7 @@ def read_archives(path: Path, digests: Sequence[str]) -> list[Archive]:
     Raises ImageError if one of the images is not in it.
     """
     with open_archive(path) as tar:
-        found = _list_images(path, tar)
+        found = [_read_manifest(path, tar, entry) for entry in _list_manifests(tar)]
         entries: dict[str, Mapping[str, Entry]] = {}
         return [_read_image(tar, _pick_image(found, digest, path), entries) for digest in digests]
 
@@ -156,15 +156,16 @@ def read_members(path: Path, tar: tarfile.TarFile) -> Members:
 
     Raises ImageError if it is neither, KeyError if a member is missing.
     """
-    found = _require_one(path, _list_images(path, tar))
+    found = _find_only(path, tar)
     _require_members(tar, found)
     return found
 
 
-def _require_one(path: Path, found: Sequence[Members]) -> Members:
-    if len(found) != 1:
-        raise ImageError(f"{path}: expected the archive of one image, found {len(found)} manifests")
-    return found[0]
+def _find_only(path: Path, tar: tarfile.TarFile) -> Members:
+    manifests = _list_manifests(tar)
+    if len(manifests) != 1:
+        raise ImageError(f"{path}: expected the archive of one image, found {len(manifests)} manifests")
+    return _read_manifest(path, tar, manifests[0])
 
 
 def _require_members(tar: tarfile.TarFile, found: Members) -> None:
@@ -172,14 +173,17 @@ def _require_members(tar: tarfile.TarFile, found: Members) -> None:
         open_member(tar, name)
 
 
-def _list_images(path: Path, tar: tarfile.TarFile) -> list[Members]:
-    if "index.json" not in tar.getnames():
-        manifests = _read_json(tar, "manifest.json")
-        return [Members(_hash_member(tar, m["Config"]), m["Config"], tuple(m["Layers"])) for m in manifests]
-    return [_read_manifest(path, tar, each["digest"]) for each in _read_json(tar, "index.json")["manifests"]]
+def _list_manifests(tar: tarfile.TarFile) -> list[Any]:
+    name = "index.json" if "index.json" in tar.getnames() else "manifest.json"
+    found = _read_json(tar, name)
+    return list(found["manifests"] if name == "index.json" else found)
 
 
-def _read_manifest(path: Path, tar: tarfile.TarFile, digest: str) -> Members:
+def _read_manifest(path: Path, tar: tarfile.TarFile, entry: Mapping[str, Any]) -> Members:
+    """Read what an entry of an index, or of the list of an older engine, names."""
+    if "digest" not in entry:
+        return Members(_hash_member(tar, entry["Config"]), entry["Config"], tuple(entry["Layers"]))
+    digest = entry["digest"]
     manifest = _read_json(tar, blob_path(digest))
     if "layers" not in manifest:
         raise ImageError(f"{path}: expected one manifest, found {manifest.get('mediaType')}")

@@ -55,9 +55,9 @@ class Display:
         self._running = steps
 
     def finished(self, step: Step) -> None:
-        """Print a line for a finished step, unless it was cached."""
+        """Print a line for a finished step, unless it was cached or another build had begun it."""
         is_short_copy = step.command.startswith(COPIES) and step.seconds < SHORT_SECONDS
-        if not step.cached and step.command.startswith(SHOWN_COMMANDS) and not is_short_copy:
+        if not (step.cached or step.elsewhere) and step.command.startswith(SHOWN_COMMANDS) and not is_short_copy:
             self._line(_format_finished(step))
 
     @contextmanager

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dlc.build import base_images, buildx, disk_space, host_inputs
+from dlc.build import base_images, buildx, disk_space, host_inputs, last_builds
 from dlc.build.bake_file import NO_CACHES, Caches, HostInputs
 from dlc.build.buildx import new_log
 from dlc.build.on_builder import make_caches
@@ -21,7 +21,7 @@ from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import print_json, warn_of_end
+from dlc.cli.arguments import print_json, say_progress, warn_of_end
 from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
@@ -92,8 +92,26 @@ def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, displa
             if remaining.selected:
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
+                _announce(remaining, variants, existing)
                 seconds = _run_bake(remaining, order, display)
-    return buildx.read_results(plan, engine, seconds, set(remaining.selected))
+    results = buildx.read_results(plan, engine, seconds, set(remaining.selected))
+    _keep_times(results)
+    return results
+
+
+def _announce(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str]) -> None:
+    """Say what will be built, before it starts."""
+    last = {ref: last_builds.read_build(cache_folder(), ref) for ref in plan.refs}
+    for line in last_builds.announce(plan.decisions(existing), variants, last):
+        say_progress(line)
+
+
+def _keep_times(results: Sequence[buildx.Result]) -> None:
+    built = [result for result in results if result.built]
+    with report_disk_errors(cache_folder()):
+        for result in built:
+            took = last_builds.LastBuild(result.seconds, len(built), result.size)
+            last_builds.record_build(cache_folder(), result.ref, took)
 
 
 @contextmanager

@@ -128,7 +128,9 @@ def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
     of_images = [decision for decision in decisions if decision.id in plan.selected]
     lines = [f"{'build' if each.build else 'skip':<5}  {each.id:<{width}}  {each.why}" for each in of_images]
     built = sum(decision.build for decision in of_images)
-    return "\n".join([*lines, f"{built} of {len(of_images)} images would be built: {count}"])
+    targets = sum(decision.build for decision in decisions)
+    count = f", by {targets} targets; `dlc plan --targets` shows each" if built else ""
+    return "\n".join([*lines, f"{built} of {len(of_images)} images would be built{count}"])
 
 
 def targets_as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:

@@ -179,7 +179,9 @@ def test_plan_says_in_one_line_what_would_be_done_with_each_image(capsys: pytest
     assert text[0].split()[:2] == ["skip", first]
     assert text[1].split()[:2] == ["build", second]
     assert text[1].endswith(f"no image {plan.target(second).tags[0]}")
-    assert text[2].startswith("1 of 2 images would be built: ")
+    assert text[2].startswith("1 of 2 images would be built, by ")
+    here |= {plan.target(second).tags[0]: plan.target(second).key}
+    assert as_text(plan, plan.decisions(here)).splitlines()[-1] == "0 of 2 images would be built"
 
 
 @pytest.mark.parametrize(

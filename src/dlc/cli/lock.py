@@ -10,12 +10,13 @@ from pathlib import Path
 import dlc
 from dlc.buildspec.lockfile import join_entries, parse_entries
 from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks.os_packages import require_os_packages
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_root, find_workspace, read_workspace
-from dlc.core.environment import list_lost_links
+from dlc.core.environment import cache_folder, list_lost_links
 from dlc.core.errors import UsageError
 
 HELP = "resolve the packages of images and write their locks, with hashes"
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     fill_globs(args, tree)
     variants = load_variants(tree, args.globs, args.sets, args.platform)
     homes = {variant.id: find_home(variant, workspace) for variant in variants}
+    require_os_packages(variants, tree, cache_folder())
     for variant in variants:
         print(write_lock(variant, tree, homes[variant.id]))
     return 0
@@ -79,8 +81,11 @@ def lock_new_project(
 ) -> tuple[Tree, Sequence[Variant]]:
     """Write the lock of a project that has none yet; return the tree and the images with it.
 
+    Debian packages that do not exist are an error before that.
+
     A stale lock is an error of the plan: versions change if somebody asks for that.
     """
+    require_os_packages(variants, tree, cache_folder())
     new = [each for each in variants if each.base and not each.plain and not files_below(tree, each.lock_folder)]
     if not new:
         return tree, variants

@@ -202,6 +202,17 @@ def read_revision(root: Path) -> tuple[str, int]:
     return commit + ("-dirty" if dirty else ""), int(given or seconds)
 
 
+def warn_undated(root: Path, revision: str, epoch: int) -> None:
+    """Say on stderr that an image of these sources has no date, and what gives it one."""
+    if revision == "unknown" and not epoch:
+        print(
+            f"dlc: warning: {root}: no git commit, so the image is dated 1970-01-01 and its revision is `unknown`: "
+            "what sorts images by their date, or removes old ones, takes it for the oldest\n"
+            "  remedy: git init && git add . && git commit -m 'first image' there, or SOURCE_DATE_EPOCH=$(date +%s)",
+            file=sys.stderr,
+        )
+
+
 def _last_commit(root: Path) -> tuple[str, str]:
     """Return the commit and its time in seconds; two empty texts if git cannot tell. In a checkout that is a warning.
 

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -145,6 +146,22 @@ def print_text(text: str, kinds: Mapping[str, str] = MappingProxyType({})) -> No
 def say_progress(line: str) -> None:
     """Say on stderr what is done, if it takes long."""
     print(f"  {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def show_work(name: str, what: str) -> Iterator[Callable[[str], None]]:
+    """Show on stderr that the block works, and for how long. It is given a function that says what is done now.
+
+    A terminal shows it while it runs; a pipe gets a line at the start, one every half minute, and one at the end.
+    """
+    # It is imported by verbs that take long, not by those that only look.
+    from dlc.build.progress_display import Screen, open_display
+
+    with open_display(plain=False, stream=sys.stderr, environment=os.environ) as display:
+        if not isinstance(display, Screen):
+            say_progress(f"{name}: {what}")
+        with display.during(name, what) as say:
+            yield say
 
 
 def print_json(value: object) -> None:

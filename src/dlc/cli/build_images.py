@@ -168,6 +168,7 @@ def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str
 def _run_bake(plan: Plan, order: Order, display: Display) -> float:
     """Build the plan; return the seconds that the bake took."""
     revision, epoch = buildx.read_revision(order.root)
+    buildx.warn_undated(order.root, revision, epoch)
     cache = cache_folder()
     tree, ahead = order.tree, order.ahead
     if order.caches != NO_CACHES:

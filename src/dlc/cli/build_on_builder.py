@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from dlc.build import base_images, host_inputs, on_builder
 from dlc.build.bake_file import NO_CACHES, Caches
-from dlc.build.buildx import new_log, read_revision
+from dlc.build.buildx import new_log, read_revision, warn_undated
 from dlc.build.on_builder import Place, make_caches
 from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import open_display
@@ -88,6 +88,7 @@ def build_and_push(args: argparse.Namespace) -> int:
         builder.require_platform(platform)
     plan = base_images.plan_with_digests(variants, tree, make_client())
     revision, epoch = read_revision(workspace.root)
+    warn_undated(workspace.root, revision, epoch)
     goals = _make_goals(plan, variants, place, epoch)
     there = _find_there(plan, goals)
     rest = plan.without(list(there))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, show_work
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.core.process import run_beside
@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
     with (
+        show_work(" and ".join(refs), "packages and files"),
         run_beside(lambda: [facts.capture_facts(engine, ref) for ref in refs]) as captured,
         archive.save_to_scratch(engine, refs, say_progress) as path,
     ):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from dlc.buildspec.variant import Variant
-    from dlc.core.checkout import Tree
+    from dlc.core.checkout import Tree, Workspace
     from dlc.engine.connection import Engine
     from dlc.plan.plan import Decision, Plan
     from dlc.plan.targets import Target
@@ -63,14 +63,16 @@ def run(args: argparse.Namespace) -> int:
 
         return show_rebuilt(args)
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import read_workspace
+    from dlc.core.checkout import find_workspace, read_workspace
     from dlc.plan.plan import plan_variants
 
-    tree = read_workspace()
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
     fill_globs(args, tree)
     variants = load_variants(tree, args.globs, args.sets, args.platform)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
+    _warn_undated(workspace)
     decisions: tuple[Decision, ...] = ()
     if args.engine:
         plan, decisions = _compare_with_engine(variants, tree)
@@ -79,6 +81,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_text(targets_as_text(plan, decisions) if args.targets else as_text(plan, decisions), DECISIONS)
     return 0
+
+
+def _warn_undated(workspace: Workspace) -> None:
+    """Warn of a project without a commit. Recipes of a wheel have none either, and are dlc's own."""
+    if workspace.project:
+        from dlc.build.buildx import read_revision, warn_undated
+
+        warn_undated(workspace.root, *read_revision(workspace.root))
 
 
 def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
@@ -96,15 +106,17 @@ def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> in
     """Print what `dlc build` of these words would do, and why; without an engine that is to build them all."""
     from dlc.build.base_images import plan_with_digests
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import read_workspace
+    from dlc.core.checkout import find_workspace, read_workspace
     from dlc.engine.connection import absence_error
     from dlc.engine.images import find_keys
     from dlc.plan.plan import plan_variants
 
-    tree = read_workspace()
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
     variants = load_variants(tree, args.globs, args.sets, args.platform)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
+    _warn_undated(workspace)
     if engine := found.result():
         engine.require_buildkit()
         plan = plan_with_digests(variants, tree, engine)

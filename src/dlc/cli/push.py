@@ -13,7 +13,7 @@ from dlc.build import base_images
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.models import ScanException
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, say_progress, warn_of_end
+from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, say_progress, show_work, warn_of_end
 from dlc.cli.push_families import find_families, put_foreign_first
 from dlc.cli.push_proof import Prover, Scanned
 from dlc.core import environment
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             row = _describe_intended(order, destination)
         else:
             # Once, for the scan and the bill of materials.
-            captured = cache(partial(facts.capture_facts, engine, order.ref))
+            captured = cache(partial(_capture, engine, order))
             scanned = None if args.no_scan else _scan(order, engine, captured(), exceptions)
             row = _push_one(
                 order, destination, engine=engine, compression=args.compression, captured=captured, prover=prover,
@@ -102,11 +102,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _capture(engine: Engine, order: Order) -> facts.Facts:
+    with show_work(order.id, "packages"):
+        return facts.capture_facts(engine, order.ref)
+
+
 def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence[ScanException]) -> Scanned:
     """Scan an image. Raises as `require_clean` does."""
-    say_progress(f"{order.id}: known vulnerabilities")
     started = datetime.now(UTC)
-    scan = scan_image(engine, found, exceptions, os.environ, date.today())
+    with show_work(order.id, "known vulnerabilities") as say:
+        scan = scan_image(engine, found, exceptions, os.environ, date.today(), say)
     require_clean(scan)
     return Scanned(scan, found, started)
 
@@ -116,11 +121,11 @@ def _push_one(
     prover: Prover | None, scanned: Scanned | None, family: Family | None,
 ) -> Pushed:  # fmt: skip
     where = destination.reference(order.framework)
-    say_progress(f"{order.id} to {where}")
     repository = destination.repository(order.framework, say_progress)
     document = cache(lambda: sbom.render_json(captured()).encode())
     prove = prover.make_prove(order, where, document, scanned) if prover else leave_unsigned
-    return push.push_image(order, repository, engine, compression, say_progress, document, prove, family)
+    with show_work(order.id, f"to {where}"):
+        return push.push_image(order, repository, engine, compression, say_progress, document, prove, family)
 
 
 def _describe_intended(order: Order, destination: Destination) -> Pushed:

@@ -98,6 +98,9 @@ def build_and_push(args: argparse.Namespace) -> int:
         places = {image: Place(goals[image].name, goals[image].tags[0]) for image in rest.selected}
         for goal in {goals[image].name: goals[image] for image in rest.selected}.values():
             goal.repository.require_writable()
+        sizes = {variant.id: variant.settings.budget.bytes for variant in variants}
+        for image in rest.selected:
+            say_progress(f"builds {image}: not in {goals[image].name} yet; at most {sizes[image] / 1e6:.0f} MB")
         there |= _run(rest, builder, tree, places, caches, epoch, revision, plain=args.json)
     created = dict.fromkeys(plan.selected, labels.format_time(epoch))
     families = find_families(variants, tree, args.sets, make_client(), created)

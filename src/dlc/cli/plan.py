@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, parse_path, print_json, print_text, warn_of_end
+from dlc.core.checkout import is_in_git
 from dlc.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,11 +85,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _warn_undated(workspace: Workspace) -> None:
-    """Warn of a project without a commit. Recipes of a wheel have none either, and are dlc's own."""
-    if workspace.project:
-        from dlc.build.buildx import read_revision, warn_undated
+    """Warn of a project outside git, as a build does. No program is started for it."""
+    root = workspace.project
+    if root and not is_in_git(root):
+        from dlc.build.buildx import read_epoch, warn_undated
 
-        warn_undated(workspace.root, *read_revision(workspace.root))
+        warn_undated(root, "unknown", read_epoch() or 0)
 
 
 def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:

@@ -105,6 +105,7 @@ def test_changed_launcher_rebuilds_only_its_small_layer(built: Path) -> None:
     done = dlc(built, "build", "toy-*")
     assert done.returncode == 0, done.stderr
     assert "python-packages" not in done.stderr
+    assert re.search(r"(?m)^  builds toy-\S+: \S+ was built from .*; about \d+ MB; last time \d+ s$", done.stderr)
     old, new = before["RootFS"]["Layers"], inspect()["RootFS"]["Layers"]
     assert len(old) == len(new)
     assert [old == new for old, new in zip(old, new, strict=True)].count(False) <= 2

@@ -72,6 +72,8 @@ FROM training AS image
 """
 RECIPE = "FROM scratch AS framework\nFROM framework AS training\n"
 PYTORCH_PATH = "buildspec/pytorch/2.13-training.yml"
+# All that the images name, so that apt is not asked for it.
+RECORDED = "ca-certificates=1\ng++=1\nlibc6=2.36-9\ntini=1\n"
 TORCH_ID = "pytorch-2.13-training-cpu-py311"
 TENSORFLOW_ID = "tensorflow-2.21-training-cpu-py311"
 TEXTS = {
@@ -85,7 +87,7 @@ TEXTS = {
     "docker/tensorflow/Dockerfile": RECIPE,
     "docker/scripts/install.sh": "#!/bin/sh\n",
     UV_LOCK: "uv==VERSION \\\n    --hash=sha256:00\n",
-    **{f"docker/debian/{suite}/versions.txt": "libc6=2.36-9\n" for suite in ("bullseye", "bookworm", "trixie")},
+    **{f"docker/debian/{suite}/versions.txt": RECORDED for suite in ("bullseye", "bookworm", "trixie")},
     "src/entrypoint/launcher.py": "print('launched')\n",
     "src/dlc_runtime/__init__.py": "",
     "src/dlc_channel/__init__.py": "",

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dlc.buildspec.locks import os_packages
 from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, BuildError, UsageError
@@ -104,6 +105,7 @@ def test_changed_launcher_rebuilds_only_its_small_layer(built: Path) -> None:
     done = dlc(built, "build", "toy-*")
     assert done.returncode == 0, done.stderr
     assert "python-packages" not in done.stderr
+    assert re.search(r"(?m)^  builds toy-\S+: \S+ was built from .*; about \d+ MB; last time \d+ s$", done.stderr)
     old, new = before["RootFS"]["Layers"], inspect()["RootFS"]["Layers"]
     assert len(old) == len(new)
     assert [old == new for old, new in zip(old, new, strict=True)].count(False) <= 2
@@ -187,8 +189,20 @@ def test_no_layer_deletes_a_file_of_a_lower_one_and_no_time_is_that_of_the_build
     assert late == []
 
 
+@contextlib.contextmanager
+def kept_as_known(name: str) -> Iterator[None]:
+    """Let dlc take a name for a Debian package, as if that was asked before: else the build does not begin."""
+    path = cache_folder() / os_packages.FOLDER / "bookworm" / os_packages.KNOWN
+    before = path.read_text() if path.exists() else ""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{before}{name}\n")
+    yield
+    path.write_text(before)
+
+
 def test_failing_step_is_reported_with_its_last_lines_and_the_log(built: Path) -> None:
-    done = dlc(built, "build", "toy-*", "--set", "os_packages=[no-such-package]")
+    with kept_as_known("no-such-package"):
+        done = dlc(built, "build", "toy-*", "--set", "os_packages=[no-such-package]")
     assert done.returncode == BuildError.exit_code
     assert "Unable to locate package no-such-package" in done.stderr
     assert Path(done.stderr.partition("log: ")[2].split()[0]).is_file()

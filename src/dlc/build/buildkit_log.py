@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import deque
@@ -30,6 +31,11 @@ OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
 # The error of the whole build begins so.
 REASON = "ERROR: "
 KEEP_LINES = 30
+# Words in the names of steps that every build has to itself: they read the files of this build.
+OWN = {"internal", "context"}
+# By so much a step may seem to have run longer than this build: BuildKit and this host round, and lines take time.
+SLACK_SECONDS = 0.5
+ELSEWHERE = "another build runs"
 # The remedy for a full disk.
 ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"
 BASE_LOOKUP = "load metadata for "
@@ -50,6 +56,8 @@ class Step:
     command: str
     seconds: float
     cached: bool
+    # Whether another build of the engine had begun it before this build came to it. BuildKit runs it for both.
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,8 @@ class Progress:
     steps: list[Step] = field(default_factory=list)
     running: dict[str, Running] = field(default_factory=dict)
     failed: str = ""
+    # When the first step was read that may be another build's too; infinite before.
+    _begun: float = math.inf
     _names: dict[str, tuple[str, str]] = field(default_factory=dict)
     _imports: set[str] = field(default_factory=set)
     _output: dict[str, deque[str]] = field(default_factory=dict)
@@ -81,6 +91,8 @@ class Progress:
         if match := STEP.match(line):
             # BuildKit prints the heading again each time that it returns to a step.
             self._names[match[1]] = (match[2], match[3])
+            if OWN.isdisjoint(match[2].split()):
+                self._begun = min(self._begun, now)
             self.running.setdefault(match[1], Running(match[2], match[3], now))
         elif match := IMPORTING.match(line):
             self._imports.add(match[1])
@@ -91,9 +103,9 @@ class Progress:
         elif match := OUTPUT.match(line):
             self._printed(match[1], float(match[2]), match[3], now)
         elif match := DONE.match(line):
-            return self._end(match[1], float(match[2]), cached=False)
+            return self._end(match[1], float(match[2]), now, cached=False)
         elif match := CACHED.match(line):
-            return self._end(match[1], 0.0, cached=True)
+            return self._end(match[1], 0.0, now, cached=True)
         elif match := CANCELED.match(line):
             self.running.pop(match[1], None)
         return None
@@ -118,14 +130,22 @@ class Progress:
         self._output.setdefault(number, deque(maxlen=KEEP_LINES)).append(text)
         step = self.running.get(number)
         if step and now - seconds < step.started:
-            self.running[number] = Running(step.name, step.command, now - seconds)
+            command = f"{ELSEWHERE}: {self._names[number][1]}" if self._is_elsewhere(seconds, now) else step.command
+            self.running[number] = Running(step.name, command, max(now - seconds, self._begun))
 
-    def _end(self, number: str, seconds: float, *, cached: bool) -> Step | None:
+    def _is_elsewhere(self, seconds: float, now: float) -> bool:
+        """Tell whether a step that has run so long began before this build could begin it.
+
+        BuildKit prints what it did for another build as if it was done for this one.
+        """
+        return seconds > now - min(self._begun, now) + SLACK_SECONDS
+
+    def _end(self, number: str, seconds: float, now: float, *, cached: bool) -> Step | None:
         self.running.pop(number, None)
         if number not in self._names:
             return None
         name, command = self._names[number]
-        step = Step(name, command, seconds, cached)
+        step = Step(name, command, seconds, cached, self._is_elsewhere(seconds, now))
         self.steps.append(step)
         return step
 

@@ -20,7 +20,7 @@ from dlc.build import bake_file
 from dlc.build.bake_file import NO_CACHES, Caches, HostInputs
 from dlc.build.buildkit_log import BUSY, Progress, Running, Step, error_of
 from dlc.core.atomic_files import draft_folder, report_disk_errors
-from dlc.core.checkout import INSTALLED
+from dlc.core.checkout import INSTALLED, is_in_git
 from dlc.core.errors import BuildError, UsageError
 from dlc.core.process import run_program
 from dlc.engine import images
@@ -179,6 +179,17 @@ def read_results(plan: Plan, engine: Engine, seconds: float, built: set[str]) ->
     ]
 
 
+def read_epoch() -> int | None:
+    """Return SOURCE_DATE_EPOCH; None if it is not set. Raises UsageError if it is no number."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not re.fullmatch(r"([0-9]{1,10})?", given):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH={given[:80]}: expected seconds since 1970, such as 1790000000, found other text",
+            "correct it, or unset it: then the commit's time is taken",
+        )
+    return int(given) if given else None
+
+
 def read_revision(root: Path) -> tuple[str, int]:
     """Return the commit that is built from (with `-dirty` if files differ) and its time in seconds.
 
@@ -186,20 +197,26 @@ def read_revision(root: Path) -> tuple[str, int]:
     checkout is `unknown` at time 0, and so is any folder if there is no git. Raises UsageError for a SOURCE_DATE_EPOCH
     that is no number.
     """
-    given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not re.fullmatch(r"([0-9]{1,10})?", given):
-        raise UsageError(
-            f"SOURCE_DATE_EPOCH={given[:80]}: expected seconds since 1970, such as 1790000000, found other text",
-            "correct it, or unset it: then the commit's time is taken",
-        )
+    given = read_epoch()
     if root == INSTALLED:
         # Whatever checkout the environment lies in, they are of another one.
-        return f"dlc-{dlc.__version__}", int(given or 0)
+        return f"dlc-{dlc.__version__}", given or 0
     commit, seconds = _last_commit(root)
     if not commit:
-        return "unknown", int(given or 0)
+        return "unknown", given or 0
     dirty = run_program(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()
-    return commit + ("-dirty" if dirty else ""), int(given or seconds)
+    return commit + ("-dirty" if dirty else ""), int(seconds) if given is None else given
+
+
+def warn_undated(root: Path, revision: str, epoch: int) -> None:
+    """Say on stderr that an image of these sources has no date, and what gives it one."""
+    if revision == "unknown" and not epoch:
+        print(
+            f"dlc: warning: {root}: no git commit, so the image is dated 1970-01-01 and its revision is `unknown`: "
+            "what sorts images by their date, or removes old ones, takes it for the oldest\n"
+            "  remedy: git init && git add . && git commit -m 'first image' there, or SOURCE_DATE_EPOCH=$(date +%s)",
+            file=sys.stderr,
+        )
 
 
 def _last_commit(root: Path) -> tuple[str, str]:
@@ -211,7 +228,7 @@ def _last_commit(root: Path) -> tuple[str, str]:
     if shutil.which("git"):
         done = run_program(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
         found, said = done.stdout.strip(), " ".join(done.stderr.split())
-    if not found and any((folder / ".git").exists() for folder in (root, *root.parents)):
+    if not found and is_in_git(root):
         print(f"dlc: warning: {root}: the revision in the image is `unknown`: {said}", file=sys.stderr)
     commit, _, seconds = found.partition(" ")
     return commit, seconds

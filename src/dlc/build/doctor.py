@@ -75,7 +75,13 @@ def _check_engine() -> tuple[Engine | None, Finding]:
         engine = find_engine()
     except EngineError as error:
         return None, Finding("engine", "bad", error.message, error.remedy)
-    return engine, Finding("engine", "ok", f"{engine.version} ({engine.origin})") if engine else _check_startable()
+    if engine is None:
+        return None, _check_startable()
+    try:
+        engine.require_buildkit()
+    except EngineError as error:
+        return engine, Finding("engine", "bad", error.message, error.remedy)
+    return engine, Finding("engine", "ok", f"{engine.version} ({engine.origin})")
 
 
 def _run_check(name: str, check: Callable[[], Finding]) -> Finding:

@@ -1,4 +1,4 @@
-"""Shows a build on stderr: a line for each finished step, and on a terminal the running steps with their seconds.
+"""Shows a build, or other work that takes long, on stderr: finished steps, and on a terminal the running ones.
 
 Without a terminal, or with one that cannot move its cursor, running steps are printed every PERIOD seconds. A failure
 to print never ends a build: if the reader of the output is gone, nothing more is printed.
@@ -7,9 +7,10 @@ to print never ends a build: if the reader of the output is gone, nothing more i
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
@@ -55,18 +56,22 @@ class Display:
         self._running = steps
 
     def finished(self, step: Step) -> None:
-        """Print a line for a finished step, unless it was cached."""
+        """Print a line for a finished step, unless it was cached or another build had begun it."""
         is_short_copy = step.command.startswith(COPIES) and step.seconds < SHORT_SECONDS
-        if not step.cached and step.command.startswith(SHOWN_COMMANDS) and not is_short_copy:
+        if not (step.cached or step.elsewhere) and step.command.startswith(SHOWN_COMMANDS) and not is_short_copy:
             self._line(_format_finished(step))
 
     @contextmanager
-    def during(self, name: str, what: str) -> Iterator[None]:
-        """Show the block as a step of dlc's own, if it takes long."""
+    def during(self, name: str, what: str) -> Iterator[Callable[[str], None]]:
+        """Show the block as a step of dlc's own, if it takes long. The block gets a function that says what it does."""
         start = time.monotonic()
-        self._running = (Running(name, what, start),)
+
+        def say(now: str) -> None:
+            self._running = (Running(name, now, start),)
+
+        say(what)
         try:
-            yield
+            yield say
         finally:
             self._running = ()
         if (seconds := time.monotonic() - start) >= SHORT_SECONDS:
@@ -108,7 +113,9 @@ class Screen(Display):
         super().__init__(stream)
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
         self._live = Live(
-            console=self._console, get_renderable=self._render, refresh_per_second=REFRESH_PER_SECOND, transient=True
+            console=self._console, get_renderable=self._render, refresh_per_second=REFRESH_PER_SECOND, transient=True,
+            # What goes into a file or a pipe stays there.
+            redirect_stdout=sys.stdout.isatty(),
         )  # fmt: skip
 
     def _start(self) -> None:

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -158,15 +158,25 @@ def say_progress(line: str) -> None:
 
 
 @contextmanager
-def show_step(name: str, what: str) -> Iterator[None]:
-    """Show on stderr that the block runs, and for how long, if it takes long."""
-    from dlc.build.progress_display import open_display
+def show_work(name: str, what: str, *, is_announced: bool = True) -> Iterator[Callable[[str], None]]:
+    """Show on stderr that the block works, and for how long. It is given a function that says what is done now.
 
-    with (
-        open_display(plain=False, stream=sys.stderr, environment=os.environ) as display,
-        display.during(name, what),
-    ):
-        yield
+    A terminal shows it while it runs; a pipe gets a line at the start if it is announced, one every half minute, and
+    one at the end.
+    """
+    # It is imported by verbs that take long, not by those that only look.
+    from dlc.build.progress_display import Screen, open_display
+
+    with open_display(plain=False, stream=sys.stderr, environment=os.environ) as display:
+        if is_announced and not isinstance(display, Screen):
+            say_progress(f"{name}: {what}")
+        with display.during(name, what) as say:
+            yield say
+
+
+def show_step(name: str, what: str) -> AbstractContextManager[Callable[[str], None]]:
+    """Show on stderr that the block of a job's verb runs, and for how long, only if it takes long."""
+    return show_work(name, what, is_announced=False)
 
 
 def print_json(value: object) -> None:

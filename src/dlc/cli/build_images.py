@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dlc.build import base_images, buildx, disk_space, host_inputs
+from dlc.build import base_images, buildx, disk_space, host_inputs, last_builds
 from dlc.build.bake_file import NO_CACHES, Caches, HostInputs
 from dlc.build.buildx import new_log
 from dlc.build.on_builder import make_caches
@@ -21,7 +21,7 @@ from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import print_json, warn_of_end, warn_of_other_tool
+from dlc.cli.arguments import print_json, say_progress, warn_of_end, warn_of_other_tool
 from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
@@ -51,6 +51,7 @@ def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) ->
         with display.during("Docker engine", "find it, or start one"):
             ahead = begun.enter_context(_collect_ahead(whole, tree)) if must_install(found) else None
             engine = connect(found=found)
+        engine.require_buildkit()
         for platform in whole.platforms:
             engine.require_platform(platform)
         plan = base_images.plan_with_digests(variants, tree, engine)
@@ -92,8 +93,26 @@ def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, displa
             if remaining.selected:
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
+                _announce(remaining, variants, existing)
                 seconds = _run_bake(remaining, order, display)
-    return buildx.read_results(plan, engine, seconds, set(remaining.selected))
+    results = buildx.read_results(plan, engine, seconds, set(remaining.selected))
+    _keep_times(results)
+    return results
+
+
+def _announce(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str]) -> None:
+    """Say what will be built, before it starts."""
+    last = {ref: last_builds.read_build(cache_folder(), ref) for ref in plan.refs}
+    for line in last_builds.announce(plan.decisions(existing), variants, last):
+        say_progress(line)
+
+
+def _keep_times(results: Sequence[buildx.Result]) -> None:
+    built = [result for result in results if result.built]
+    with report_disk_errors(cache_folder()):
+        for result in built:
+            took = last_builds.LastBuild(result.seconds, len(built), result.size)
+            last_builds.record_build(cache_folder(), result.ref, took)
 
 
 @contextmanager
@@ -150,6 +169,7 @@ def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str
 def _run_bake(plan: Plan, order: Order, display: Display) -> float:
     """Build the plan; return the seconds that the bake took."""
     revision, epoch = buildx.read_revision(order.root)
+    buildx.warn_undated(order.root, revision, epoch)
     cache = cache_folder()
     tree, ahead = order.tree, order.ahead
     if order.caches != NO_CACHES:

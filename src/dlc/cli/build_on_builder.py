@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from dlc.build import base_images, host_inputs, on_builder
 from dlc.build.bake_file import NO_CACHES, Caches
-from dlc.build.buildx import new_log, read_revision
+from dlc.build.buildx import new_log, read_revision, warn_undated
 from dlc.build.on_builder import Place, make_caches
 from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import open_display
@@ -92,6 +92,7 @@ def build_and_push(args: argparse.Namespace) -> int:
         builder.require_platform(platform)
     plan = base_images.plan_with_digests(variants, tree, make_client())
     revision, epoch = read_revision(workspace.root)
+    warn_undated(workspace.root, revision, epoch)
     goals = _make_goals(plan, variants, place, epoch)
     there = _find_there(plan, goals)
     rest = plan.without(list(there))
@@ -101,6 +102,9 @@ def build_and_push(args: argparse.Namespace) -> int:
         places = {image: Place(goals[image].name, goals[image].tags[0]) for image in rest.selected}
         for goal in {goals[image].name: goals[image] for image in rest.selected}.values():
             goal.repository.require_writable()
+        sizes = {variant.id: variant.settings.budget.bytes for variant in variants}
+        for image in rest.selected:
+            say_progress(f"builds {image}: not in {goals[image].name} yet; at most {sizes[image] / 1e6:.0f} MB")
         there |= _run(rest, builder, tree, places, caches, epoch, revision, plain=args.json)
     created = dict.fromkeys(plan.selected, labels.format_time(epoch))
     families = find_families(variants, tree, args.sets, make_client(), created)

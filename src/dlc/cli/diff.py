@@ -7,9 +7,10 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, show_work
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
+from dlc.core.process import run_beside
 from dlc.engine.connection import connect
 from dlc.images.inspection import archive, facts
 from dlc.images.inspection import diff as image_diff
@@ -39,9 +40,13 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(read_workspace(), platform=ANY_PLATFORM)
     refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
-    say_progress("packages of both images")
-    before, after = (facts.capture_facts(engine, ref) for ref in refs)
-    old, new = (archive.export_archive(engine, ref, say_progress) for ref in refs)
+    with (
+        show_work(" and ".join(refs), "packages and files"),
+        run_beside(lambda: [facts.capture_facts(engine, ref) for ref in refs]) as captured,
+        archive.save_to_scratch(engine, refs, say_progress) as path,
+    ):
+        before, after = captured.result()
+        old, new = archive.read_archives(path, [before.digest, after.digest])
     found = image_diff.compare_images(before, after, old, new)
     if args.json:
         print_json(asdict(found))

@@ -116,7 +116,8 @@ def _remove_engine(args: argparse.Namespace) -> int:
 
 
 def _print_engine(engine: Engine) -> None:
-    print(f"Docker Engine {engine.version} ({engine.origin}) {engine.address or ''}".rstrip())
+    name = "podman" if engine.is_podman else "Docker Engine"
+    print(f"{name} {engine.version} ({engine.origin}) {engine.address or ''}".rstrip())
 
 
 def _engine_as_json(engine: Engine | None, problem: str | None) -> dict[str, object]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, terminal_columns
+from dlc.core.errors import LockError
 from dlc.core.platforms import PLATFORMS
 from dlc.core.text import format_table
 
@@ -16,10 +18,15 @@ if TYPE_CHECKING:
     from dlc.core.checkout import Tree
     from dlc.engine.images import Image
 
-HELP = "list all images, with size, digest and date of those that are built"
+HELP = "list all images: which are built, from what the files here say now or before, their size and commit"
 EXAMPLE = "dlc list 'pytorch-*'"
 # Characters, as docker shows it.
 DIGEST_LENGTH = 12
+# Row -> its heading, if that is another word. `lock` says whether the lock fits the files here, `digest` is the name
+# that the engine gives the image, which no registry knows, and `created` is the time of the commit.
+HEADINGS = {"state": "IMAGE", "digest": "IMAGE ID", "created": "COMMIT DATE", "lock": "LOCK FILE"}
+# An image of no commit has this date.
+NO_DATE = "1970-01-01"
 # Columns that a narrow terminal does without, the first ones first: `dlc list ID` shows them.
 LEAST = ("ref", "platforms", "lock", "digest", "os", "created", "framework", "python")
 
@@ -51,13 +58,19 @@ def run(args: argparse.Namespace) -> int:
         print_json(rows) if args.json else print_text(as_text(rows))
         return 0
     built = _read_built([variant.ref for variant in variants])
+    states = find_states(variants, tree, built or {})
     if args.json:
-        images = built or {}
-        print_json([as_json(describe_planned(variant, tree), images.get(variant.ref), variant) for variant in variants])
+        found = built or {}
+        print_json(
+            [as_json(describe_planned(each, tree), found.get(each.ref), each, states.get(each.id)) for each in variants]
+        )
         return 0
     rows = [describe_planned(variant, tree) for variant in variants]
     if built is not None:
-        rows = [{**row, **format_built(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
+        rows = [
+            {"id": row["id"], "state": states.get(each.id, "-"), **row, **format_built(built.get(each.ref))}
+            for row, each in zip(rows, variants, strict=True)
+        ]
     print_text("\n".join([as_text(rows), *_make_notes(variants, shown=args.why)]), {"ID": "head"})
     return 0
 
@@ -85,6 +98,26 @@ def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
     return [gpu.make_gpu_row(v.id, gpu.read_gpu_code(engine, v.ref) if v.ref in built else None) for v in cuda]
 
 
+def find_states(variants: Sequence[Variant], tree: Tree, built: Mapping[str, Image]) -> dict[str, str]:
+    """Return of each image that the engine has whether a build would leave it (`built`) or make it anew (`stale`).
+
+    Only a build asks what the tag of a base image means now: without that it is `unknown`.
+    """
+    from dlc.buildspec.lockfile import explain_staleness
+    from dlc.plan.plan import plan_variants
+
+    there = [variant for variant in variants if variant.ref in built]
+    states = {variant.id: "stale" for variant in there}
+    for variant in there:
+        if explain_staleness(tree, variant):
+            continue
+        with suppress(LockError):
+            target = plan_variants([variant], tree).target(variant.id)
+            same = built[variant.ref].key == target.key
+            states[variant.id] = "built" if same else "unknown" if variant.settings.base.image else "stale"
+    return states
+
+
 def describe_planned(variant: Variant, tree: Tree) -> dict[str, str]:
     """Return what the buildspec says of an image."""
     from dlc.buildspec.lockfile import explain_staleness
@@ -106,13 +139,14 @@ def format_built(image: Image | None) -> dict[str, str]:
     if image is None:
         return dict.fromkeys(("size", "digest", "created"), "-")
     digest = image.digest.removeprefix("sha256:")[:DIGEST_LENGTH]
-    return {"size": f"{image.size / 1e9:.2f} GB", "digest": digest, "created": image.created[:16].replace("T", " ")}
+    created = "-" if image.created.startswith(NO_DATE) else image.created[:16].replace("T", " ")
+    return {"size": f"{image.size / 1e9:.2f} GB", "digest": digest, "created": created}
 
 
-def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[str, object]:
+def as_json(row: dict[str, str], image: Image | None, variant: Variant, state: str | None) -> dict[str, object]:
     """Return the same for programs: size in bytes, the whole digest, null for what no running engine has."""
     size, digest, created = (image.size, image.digest, image.created) if image else (None, None, None)
-    built = {"size": size, "digest": digest, "created": created}
+    built = {"state": state, "size": size, "digest": digest, "created": created}
     header = variant.header
     platforms = {name: why or True for name, why in variant.platforms.items()}
     absent = {"unavailable": dict(header.unavailable), "missing": variant.missing, "unsupported": header.unsupported}
@@ -168,7 +202,13 @@ def as_text(rows: list[dict[str, str]]) -> str:
     """Put rows under their names; a narrow terminal gets the columns that fit into it."""
     columns = terminal_columns()
     names = choose_columns(rows, columns)
-    return format_table([name.upper() for name in names], [[row[name] for name in names] for row in rows], columns)
+    return format_table(
+        [_head_column(name) for name in names], [[row[name] for name in names] for row in rows], columns
+    )
+
+
+def _head_column(name: str) -> str:
+    return HEADINGS.get(name, name.upper())
 
 
 def choose_columns(rows: list[dict[str, str]], columns: int | None) -> list[str]:
@@ -180,7 +220,7 @@ def choose_columns(rows: list[dict[str, str]], columns: int | None) -> list[str]
     if len(rows) == 1:
         return names
     kept = {"lock"} if any(row.get("lock") == "stale" for row in rows) else set()
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) + 2 for name in names}
+    widths = {name: max(len(_head_column(name)), *(len(row[name]) for row in rows)) + 2 for name in names}
     chosen = names
     for left_out in ("", *LEAST):
         chosen = [name for name in chosen if name != left_out or name in kept]

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dlc
 from dlc.build.tool_wheel import read_pinned
-from dlc.buildspec.lockfile import join_entries, parse_entries
+from dlc.buildspec.lockfile import join_entries, locked_versions, parse_entries
 from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks.os_packages import require_os_packages
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.tool_pin import TOOL_LOCK, ToolPin, read_named_tool, write_tool_lock
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress, warn_of_other_tool
+from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress, show_work, warn_of_other_tool
 from dlc.core.atomic_files import replace_text, report_disk_errors
 from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_root, find_workspace, read_workspace
-from dlc.core.environment import list_lost_links
+from dlc.core.environment import cache_folder, list_lost_links
 from dlc.core.errors import UsageError
 
 HELP = "resolve the packages of images and write their locks, with hashes"
 EXAMPLE = "dlc lock 'pytorch-2.13-*'"
+# Changes of a lock that are shown.
+SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if workspace.project and (pin := read_named_tool(tree)):
         print(write_tool(pin, tree, workspace.project))
     homes = {variant.id: find_home(variant, workspace) for variant in variants}
+    require_os_packages(variants, tree, cache_folder())
     for variant in variants:
         print(write_lock(variant, tree, homes[variant.id]))
     return 0
@@ -77,16 +81,35 @@ def find_home(variant: Variant, workspace: Workspace) -> Path:
 
 
 def write_lock(variant: Variant, tree: Tree, home: Path) -> str:
-    """Resolve and write the lock of one image; return the line that says so.
+    """Resolve and write the lock of one image; return the lines that say what changed.
 
     With --set, and on top of a released image, only what is asked for is to differ, not what indexes have newer since.
     """
     below = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else variant.base
-    say_progress(f"{variant.id}: lock")
-    texts = resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else ""))
+    with show_work(variant.id, "lock"):
+        texts = resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else ""))
     with report_disk_errors(home, ""):
         resolve.store_lock(texts, home / variant.lock_folder)
-    return f"{variant.lock_folder}: {sum(len(parse_entries(text)) for text in texts.values())} packages"
+    new = {name: version for text in texts.values() for name, version in parse_entries(text)}
+    return describe_change(variant, locked_versions(tree, variant), locked_versions(tree, below) if below else {}, new)
+
+
+def describe_change(
+    variant: Variant, before: Mapping[str, str], released: Mapping[str, str], new: Mapping[str, str]
+) -> str:
+    """Return what is new in a lock against the one before, else against the lock of the image below. Pure."""
+    head = f"{variant.lock_folder}: {len(new)} packages"
+    old = before or released
+    if not old:
+        return head
+    against = "the lock before" if before else "the image below"
+    gone = sorted(old.keys() - new.keys())
+    lines = [f"  + {name} {new[name]}" for name in sorted(new.keys() - old.keys())]
+    lines += [f"  ~ {name} {old[name]} -> {new[name]}" for name in sorted(new) if old.get(name, new[name]) != new[name]]
+    lines += [f"  - {name} {old[name]}" for name in gone]
+    more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    changes = "1 change" if len(lines) == 1 else f"{len(lines) or 'no'} changes"
+    return "\n".join([f"{head}; {changes} against {against}", *lines[:SHOWN], *more])
 
 
 def lock_new_project(
@@ -94,8 +117,11 @@ def lock_new_project(
 ) -> tuple[Tree, Sequence[Variant]]:
     """Write the lock of a project that has none yet; return the tree and the images with it.
 
+    Debian packages that do not exist are an error before that.
+
     A stale lock is an error of the plan: versions change if somebody asks for that.
     """
+    require_os_packages(variants, tree, cache_folder())
     new = [each for each in variants if each.base and not each.plain and not files_below(tree, each.lock_folder)]
     if not new:
         return tree, variants

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, parse_path, print_json, print_text, warn_of_end
+from dlc.core.checkout import is_in_git
 from dlc.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from dlc.buildspec.variant import Variant
-    from dlc.core.checkout import Tree
+    from dlc.core.checkout import Tree, Workspace
     from dlc.engine.connection import Engine
     from dlc.plan.plan import Decision, Plan
     from dlc.plan.targets import Target
@@ -76,14 +77,16 @@ def run(args: argparse.Namespace) -> int:
 
         return show_rebuilt(args)
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import read_workspace
+    from dlc.core.checkout import find_workspace, read_workspace
     from dlc.plan.plan import plan_variants
 
-    tree = read_workspace()
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
     fill_globs(args, tree)
     variants = load_variants(tree, args.globs, args.sets, args.platform)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
+    _warn_undated(workspace)
     decisions: tuple[Decision, ...] = ()
     if args.engine:
         plan, decisions = _compare_with_engine(variants, tree)
@@ -92,6 +95,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_text(targets_as_text(plan, decisions) if args.targets else as_text(plan, decisions), DECISIONS)
     return 0
+
+
+def _warn_undated(workspace: Workspace) -> None:
+    """Warn of a project outside git, as a build does. No program is started for it."""
+    root = workspace.project
+    if root and not is_in_git(root):
+        from dlc.build.buildx import read_epoch, warn_undated
+
+        warn_undated(root, "unknown", read_epoch() or 0)
 
 
 def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
@@ -109,16 +121,19 @@ def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> in
     """Print what `dlc build` of these words would do, and why; without an engine that is to build them all."""
     from dlc.build.base_images import plan_with_digests
     from dlc.buildspec.matrix import load_variants
-    from dlc.core.checkout import read_workspace
+    from dlc.core.checkout import find_workspace, read_workspace
     from dlc.engine.connection import absence_error
     from dlc.engine.images import find_keys
     from dlc.plan.plan import plan_variants
 
-    tree = read_workspace()
+    workspace = find_workspace()
+    tree = read_workspace(workspace)
     variants = load_variants(tree, args.globs, args.sets, args.platform)
     plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
+    _warn_undated(workspace)
     if engine := found.result():
+        engine.require_buildkit()
         plan = plan_with_digests(variants, tree, engine)
     else:
         print(f"dlc: {absence_error()}: a build would start one, which has no images", file=sys.stderr)
@@ -140,7 +155,9 @@ def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
     of_images = [decision for decision in decisions if decision.id in plan.selected]
     lines = [f"{'build' if each.build else 'skip':<5}  {each.id:<{width}}  {each.why}" for each in of_images]
     built = sum(decision.build for decision in of_images)
-    return "\n".join([*lines, f"{built} of {len(of_images)} images would be built: {count}"])
+    targets = sum(decision.build for decision in decisions)
+    count = f", by {targets} targets; `dlc plan --targets` shows each" if built else ""
+    return "\n".join([*lines, f"{built} of {len(of_images)} images would be built{count}"])
 
 
 def targets_as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:

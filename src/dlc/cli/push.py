@@ -22,6 +22,7 @@ from dlc.cli.arguments import (
     fill_globs,
     print_json,
     say_progress,
+    show_work,
     warn_of_end,
     warn_of_other_tool,
 )
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
             row = _describe_intended(order, destination)
         else:
             # Once, for the scan and the bill of materials.
-            captured = cache(partial(facts.capture_facts, engine, order.ref))
+            captured = cache(partial(_capture, engine, order))
             scanned = None if args.no_scan else _scan(order, engine, captured(), exceptions)
             claims[order.id] = make_claim(order.inspected["Config"]["Labels"], epoch, back=args.back)
             row = _push_one(
@@ -124,11 +125,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _capture(engine: Engine, order: Order) -> facts.Facts:
+    with show_work(order.id, "packages"):
+        return facts.capture_facts(engine, order.ref)
+
+
 def _scan(order: Order, engine: Engine, found: facts.Facts, exceptions: Sequence[ScanException]) -> Scanned:
     """Scan an image. Raises as `require_clean` does."""
-    say_progress(f"{order.id}: known vulnerabilities")
     started = datetime.now(UTC)
-    scan = scan_image(engine, found, exceptions, os.environ, date.today())
+    with show_work(order.id, "known vulnerabilities") as say:
+        scan = scan_image(engine, found, exceptions, os.environ, date.today(), say)
     require_clean(scan)
     return Scanned(scan, found, started)
 
@@ -138,11 +144,11 @@ def _push_one(
     prover: Prover | None, scanned: Scanned | None, family: Family | None, claim: Claim,
 ) -> Pushed:  # fmt: skip
     where = destination.reference(order.framework)
-    say_progress(f"{order.id} to {where}")
     repository = destination.repository(order.framework, say_progress)
     document = cache(lambda: sbom.render_json(captured()).encode())
     proof = prover.make_proof(order, where, document, scanned) if prover else None
-    return push.push_image(order, repository, engine, compression, say_progress, document, claim, proof, family)
+    with show_work(order.id, f"to {where}"):
+        return push.push_image(order, repository, engine, compression, say_progress, document, claim, proof, family)
 
 
 def _describe_intended(order: Order, destination: Destination) -> Pushed:

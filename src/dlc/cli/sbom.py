@@ -6,7 +6,7 @@ import argparse
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_path
+from dlc.cli.arguments import add_json, parse_path, show_work
 from dlc.core.atomic_files import write_output
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
@@ -38,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
     ref, _ = selection.find_image(args.image, load_variants(read_workspace(), platform=ANY_PLATFORM))
     engine = connect()
     pull_pushed(engine, [ref])
-    text = FORMATS[args.format](facts.capture_facts(engine, ref))
+    with show_work(ref, "packages"):
+        found = facts.capture_facts(engine, ref)
+    text = FORMATS[args.format](found)
     if args.output:
         write_output(args.output, text)
     else:

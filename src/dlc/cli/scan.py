@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
+from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress, show_work
 from dlc.core.atomic_files import write_output
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
@@ -46,8 +46,10 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     engine = connect()
     pull_pushed(engine, [ref])
-    captured, today = facts.capture_facts(engine, ref), date.today()
-    found = scan_image(engine, captured, exceptions, os.environ, today)
+    today = date.today()
+    with show_work(ref, "packages") as say:
+        captured = facts.capture_facts(engine, ref)
+        found = scan_image(engine, captured, exceptions, os.environ, today, say)
     if args.vex:
         _write_vex(args.vex, captured, found)
     if args.json:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, terminal_columns
+from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, show_work, terminal_columns
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import Engine, connect
@@ -38,9 +38,10 @@ def run(args: argparse.Namespace) -> int:
     ref, variant = selection.find_image(args.image, variants)
     engine = connect()
     pull_pushed(engine, [ref])
-    say_progress(f"{ref}: packages")
-    found = facts.capture_facts(engine, ref)
-    report = size.make_report(found, *archive.export_measured(engine, ref, say_progress))
+    with show_work(ref, "packages"):
+        found = facts.capture_facts(engine, ref)
+    with show_work(ref, "layers and files"):
+        report = size.make_report(found, *archive.export_measured(engine, ref, say_progress))
     changes = _print_changes(engine, selection.find_image(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))

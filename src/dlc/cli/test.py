@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +16,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress
+from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress, show_work
 from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
 from dlc.core.digests import hash_file
@@ -32,6 +35,10 @@ CONTAINER, JOBS = "tests/container", "tests/integration"
 # What the tests import, and the versions of the checkout that the wheel was made from.
 PYTEST, VERSIONS = ("pytest", "pytest-testinfra", "pytest-timeout", "pytest-xdist"), "requirements-dev.lock"
 INSTALL_SECONDS = 600.0
+# Lines of pytest with several workers: a test has ended, and a test will run.
+RESULT = re.compile(r"\[gw\d+\] \[ *(\d+)%\] ([A-Z]+) (.*?) *$")
+SCHEDULED = re.compile(r"(?:\S+::\S.* |scheduling tests via \S+)$")
+QUIET = ("PASSED", "SKIPPED", "XFAIL")
 # Bound of a test whose image an emulator runs.
 EMULATED_SECONDS = 5400
 
@@ -65,18 +72,41 @@ def run(args: argparse.Namespace) -> int:
     digests = {image.digest: refs[ref] for ref, image in images.find_images(engine, refs).items()}
     with scratch_folder("dlc-test-") as place:
         report = place / "report.xml"
-        code = stream_program(
-            [*argv, f"--junitxml={report}"],
-            lambda line: print(line, flush=True),
-            env={**engine.environment, **found},
-            cwd=workspace.root,
-        )
+        with show_work("tests", f"of {', '.join(refs.values())}") as say:
+            code = stream_program(
+                [*argv, "--verbose", f"--junitxml={report}"],
+                Tally(say, lambda line: print(line, flush=True)).take,
+                env={**engine.environment, **found},
+                cwd=workspace.root,
+            )
         _keep_results(report, digests)
         if args.junitxml and report.exists():
             args.junitxml.write_bytes(report.read_bytes())
     if code:
         raise ImageTestError(f"{', '.join(args.globs)}: the tests did not pass (pytest's exit code {code})")
     return 0
+
+
+@dataclass
+class Tally:
+    """Counts the tests that pytest reports. Tests that passed or were skipped are counted, and not printed."""
+
+    say: Callable[[str], None]
+    show: Callable[[str], None]
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, line: str) -> None:
+        """Take one line of pytest's output."""
+        if not (match := RESULT.match(line)):
+            if not SCHEDULED.match(line):
+                self.show(line)
+            return
+        percent, result, test = match.groups()
+        self.counts[result.lower()] += 1
+        found = ", ".join(f"{count} {name}" for name, count in sorted(self.counts.items()))
+        self.say(f"{percent} % of the tests: {found}")
+        if result not in QUIET:
+            self.show(f"{result} {test}")
 
 
 def _run_side_by_side(emulated: bool) -> list[str]:

@@ -82,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
     others = None if args.against is None else read_pushed(args.against)
     revision, epoch = buildx.read_revision(root)
     engine = connect()
+    engine.require_buildkit()
     rows: list[dict[str, object]] = []
     for variant in variants:
         plan = base_images.plan_with_digests([variant], tree, engine)

@@ -57,6 +57,11 @@ class Workspace:
         return self.project or self.recipes
 
 
+def is_in_git(folder: Path) -> bool:
+    """Tell whether a folder, or one above it, is a git checkout."""
+    return any((above / ".git").exists() for above in (folder, *folder.parents))
+
+
 def find_workspace(start: Path | None = None) -> Workspace:
     """Find project and recipes from `start` (default: the current folder) upwards; the nearest ones count.
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn
@@ -53,6 +53,8 @@ class Engine:
     offers_gpus: bool = True
     # The docker context that it is reached by, if that is not the client's own.
     context: str = ""
+    # Whether podman answers in place of Docker.
+    is_podman: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -103,6 +105,15 @@ class Engine:
         """Let the client of this engine take this process's place, for what somebody types into."""
         docker_client.become_docker(*words, env=self.environment)
 
+    def require_buildkit(self) -> None:
+        """Raise EngineError if this is podman, whose service has no BuildKit."""
+        if self.is_podman:
+            raise EngineError(
+                f"{self.address or 'the engine of the current context'}: expected a Docker engine, whose BuildKit makes"
+                f" the images, found podman {self.version}, which has no BuildKit",
+                remedies.advise_beside_podman(self.origin),
+            )
+
     def require_platform(self, wanted: str = PLATFORM) -> None:
         """Raise EngineError if this engine, or the host that makes base files for it, is of another platform.
 
@@ -134,13 +145,15 @@ def search_engine() -> Future[Engine | None]:
 def connect(start: bool = True, found: Future[Engine | None] | None = None) -> Engine:
     """Return an engine that answers. If there is none and `start` is true, the private one is started.
 
+    That is done too if the client's own context leads to podman, unless this user cannot start an engine here.
+
     Raises EngineError.
 
     `found` is a search that was begun before.
     """
     engine = found.result() if found else find_engine(ASK_SECONDS)
-    if engine is None:
-        engine = _start_private() if start else None
+    if start and (engine is None or (engine.is_podman and engine.origin == "context" and not _why_forbidden())):
+        engine = _start_private()
     if engine is None:
         raise EngineError(absence_error(), advise_start())
     _require_buildx(engine)
@@ -174,15 +187,18 @@ def _find_until(deadline: float) -> Engine | None:
             return _require_answer(probe_engine(address, variable, deadline), f"{variable}={chosen}", variable, address)
     if not docker_client.is_present():
         return None
+    podman = None
     name, place = docker_client.read_context(_seconds_left(deadline))
     if name != docker_client.CONTEXT:
         own = probe_engine(None, "context", deadline, place)
         if isinstance(own, Engine):
-            return own
-        if remedies.DENIED.search(own):
+            podman = own if own.is_podman else None
+            if not podman:
+                return own
+        elif remedies.DENIED.search(own):
             raise EngineError(f"the Docker engine of this host: {own}", remedies.advise_refused(place or None))
     found = probe_engine(private.address, "private", deadline) if private.pid() else None
-    return found if isinstance(found, Engine) else None
+    return found if isinstance(found, Engine) else podman
 
 
 def absence_error() -> str:
@@ -213,9 +229,11 @@ def probe_engine(address: str | None, origin: str, deadline: float, place: str =
         raise EngineError(f"{error.message}; it takes connections: it is busy, or it hangs", error.remedy) from None
     try:
         info = json.loads(done.stdout)
+        _require_docker_client(info)
         if not info.get("ServerVersion"):
             return _quote_client(done) or "; ".join(map(str, info.get("ServerErrors") or []))
-        return _parse_info(info, address, origin)
+        found = _parse_info(info, address, origin)
+        return replace(found, is_podman=may_be_podman(info) and _ask_components(reach, deadline))
     except (ValueError, TypeError, AttributeError, RecursionError):
         if done.returncode:
             return _quote_client(done)
@@ -246,6 +264,37 @@ def _parse_info(info: Mapping[str, Any], address: str | None, origin: str) -> En
         memory=int(info.get("MemTotal") or 0),
         offers_gpus=_offers_gpus(info),
     )
+
+
+def _require_docker_client(info: Mapping[str, Any]) -> None:
+    """Raise EngineError for the answer of podman's own client, which some distributions install as `docker`."""
+    if "ServerVersion" not in info and "buildahVersion" in (info.get("host") or {}):
+        raise EngineError(
+            "docker on PATH: expected Docker's client, found podman's under this name",
+            "install Docker's client with its buildx plug-in (Debian 13: docker-cli and docker-buildx) in place of "
+            "podman-docker",
+        )
+
+
+def may_be_podman(info: Mapping[str, Any]) -> bool:
+    """Tell whether `docker info` reads like podman's: it names no index of images, and Docker always does."""
+    return info.get("IndexServerAddress") == ""
+
+
+def _ask_components(reach: Mapping[str, str], deadline: float) -> bool:
+    """Ask for the parts of an engine, and tell whether they are podman's."""
+    words = ("version", "--format", "{{json .Server}}")
+    return names_podman(
+        docker_client.run_docker(*words, env=reach, check=False, timeout=_seconds_left(deadline)).stdout
+    )
+
+
+def names_podman(answer: str) -> bool:
+    """Tell whether the answer of `GET /version` has podman among the parts of the engine."""
+    try:
+        return any(part.get("Name") == "Podman Engine" for part in json.loads(answer).get("Components") or ())
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def _offers_gpus(info: Mapping[str, Any]) -> bool:

@@ -53,6 +53,13 @@ def advise_refused(address: str | None) -> str:
     return _advise_on_socket(Path(place))
 
 
+def advise_beside_podman(origin: str) -> str:
+    """Return what gets this user an engine that builds, if podman answers where `origin`, a variable, leads."""
+    if origin.startswith("DOCKER_") and os.geteuid() == 0 and not starts_no_engine(os.environ):
+        return f"unset {origin}, then run the same command again: dlc starts a Docker engine of its own beside podman"
+    return advise_without_engine()
+
+
 def advise_on_silence() -> str:
     """Return what helps with an engine that takes a question and does not answer."""
     if os.geteuid() == 0:

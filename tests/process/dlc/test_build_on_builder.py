@@ -102,7 +102,9 @@ def test_what_the_registry_has_is_not_built_again(
     registry: Registry, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(place, TORCH_ID) == 0
-    assert f"{TORCH_ID}  built" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert f"{TORCH_ID}  built" in said.out
+    assert f"  builds {TORCH_ID}: not in {place}/pytorch yet; at most " in said.err
     (registry.repository(f"{place.partition('/')[2]}/pytorch") / "_manifests/tags" / STEM / "current/link").unlink()
     assert build(place, TORCH_ID, "--dry-run") == 0
     assert f"{TORCH_ID}  is there" in capsys.readouterr().out

@@ -23,8 +23,9 @@ from dlc.build.buildkit_log import Progress
 progress = Progress()
 try:
     with open_display(plain=False, stream=sys.stderr, environment=os.environ) as display:
-        for line in {recorded!r}.splitlines():
-            if step := progress.feed(line):
+        for number, line in enumerate({recorded!r}.splitlines()):
+            # The build began so long ago as its first step took.
+            if step := progress.feed(line, time.monotonic() - 23 * (number == 0)):
                 display.finished(step)
             display.running(tuple(progress.running.values()))
         print("said by another part", file=sys.stderr)

@@ -77,10 +77,52 @@ def test_a_step_that_buildkit_comes_back_to_keeps_its_start() -> None:
 
 def test_a_step_whose_heading_came_late_counts_from_the_time_that_it_prints_itself() -> None:
     progress = Progress()
+    progress.feed("#3 [pt system 1/1] RUN install", 100.0)
     progress.feed("#7 [pt horovod 1/1] RUN install", 160.0)
     progress.feed("#7 55.5 compiling", 160.5)
     progress.feed("#7 56.5 compiling", 162.0)
     assert progress.running["7"].started == 105.0
+
+
+# What buildx 0.13 printed of a build that began 13 s after another one with the same steps; the last one is its own.
+BESIDE = """\
+0.01 #1 [internal] load build definition from Dockerfile
+0.01 #1 DONE 0.1s
+0.19 #4 [a 1/4] FROM docker.io/dlc/pytorch:2.13-training-cpu-py311
+0.20 #4 CACHED
+0.20 #5 [a 2/4] RUN echo one; sleep 2
+0.21 #5 0.247 one
+0.24 #5 DONE 2.4s
+0.25 #6 [a 3/4] RUN echo two; sleep 8
+0.25 #6 0.219 two
+0.25 #6 DONE 8.3s
+0.26 #7 [a 4/4] RUN echo three; sleep 14
+2.10 #7 4.227 three
+12.06 #7 DONE 14.3s
+12.21 #8 [b 1/1] RUN echo own; sleep 3
+12.40 #8 0.331 own
+15.62 #8 DONE 3.5s
+"""
+
+
+def test_steps_that_another_build_had_begun_are_told_from_those_of_this_build() -> None:
+    progress, shown = Progress(), []
+    for line in BESIDE.splitlines():
+        seconds, _, text = line.partition(" ")
+        progress.feed(text, 1000 + float(seconds))
+        shown += [step.command for step in progress.running.values() if "three" in step.command]
+    assert [(step.name, step.elsewhere) for step in progress.steps] == [
+        ("internal", False), ("a 1/4", False), ("a 2/4", True), ("a 3/4", True), ("a 4/4", True), ("b 1/1", False),
+    ]  # fmt: skip
+    assert shown == ["RUN echo three; sleep 14", "another build runs: RUN echo three; sleep 14"]
+
+
+def test_what_another_build_has_done_counts_no_seconds_of_this_one() -> None:
+    progress = Progress()
+    for line in BESIDE.splitlines()[:12]:
+        seconds, _, text = line.partition(" ")
+        progress.feed(text, 1000 + float(seconds))
+    assert progress.running["7"].started == pytest.approx(1000.19)
 
 
 @pytest.mark.parametrize(

@@ -179,14 +179,16 @@ def test_plan_says_in_one_line_what_would_be_done_with_each_image(capsys: pytest
     assert text[0].split()[:2] == ["skip", first]
     assert text[1].split()[:2] == ["build", second]
     assert text[1].endswith(f"no image {plan.target(second).tags[0]}")
-    assert text[2].startswith("1 of 2 images would be built: ")
+    assert text[2].startswith("1 of 2 images would be built, by ")
+    here |= {plan.target(second).tags[0]: plan.target(second).key}
+    assert as_text(plan, plan.decisions(here)).splitlines()[-1] == "0 of 2 images would be built"
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         (["size", TORCH], f"  dlc/pytorch:{TORCH.removeprefix('pytorch-')}: packages\n"),
-        (["diff", "old:1", "new:1"], "  packages of both images\n"),
+        (["diff", "old:1", "new:1"], "  old:1 and new:1: the engine saves them\n"),
         (["update", "packages"], ": newest versions (image 1 of "),
         (["update", "debian"], ": versions of "),
         (["lock", TORCH], f"  {TORCH}: lock\n"),
@@ -199,7 +201,7 @@ def test_what_takes_long_is_said_before_it_begins(
     def begin(*_: object, **__: object) -> NoReturn:
         raise DlcError("begun")
 
-    for name in ("facts.capture_facts", "archive.export_archive", "archive.export_measured"):
+    for name in ("facts.capture_facts", "archive.save_image", "archive.export_measured"):
         monkeypatch.setattr(f"dlc.images.inspection.{name}", begin)
     for verb in ("size", "diff"):
         monkeypatch.setattr(f"dlc.cli.{verb}.connect", lambda: None)

@@ -7,13 +7,22 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from dlc.core.errors import ImageError
-from dlc.images.inspection.archive import Entry, Layer, blob_path, measure_compressed, read_archive, resolve_layers
+from dlc.images.inspection import archive as archive_module
+from dlc.images.inspection.archive import (
+    Entry,
+    Layer,
+    blob_path,
+    measure_compressed,
+    read_archive,
+    read_archives,
+    resolve_layers,
+)
 from dlc.images.push.layers import compress_layer
 
 
@@ -46,6 +55,50 @@ def oci_archive(path: Path, layers: list[bytes], *, zipped: bool = False) -> Pat
     blobs = {blob_path(digest_of(content)): content for content in (*stored, config, manifest)}
     path.write_bytes(tar_of({**blobs, "index.json": index}))
     return path
+
+
+def archive_of_two(path: Path, lower: bytes, upper: bytes, *, index: bool) -> list[str]:
+    """An image and its child in one archive, in the form of a new or an old engine; their digests."""
+    blobs: dict[str, bytes] = {}
+    found, manifests = [], []
+    for layers in ([lower], [lower, upper]):
+        config = json.dumps({"rootfs": {"diff_ids": [digest_of(layer) for layer in layers]}}).encode()
+        places = [blob_path(digest_of(layer)) for layer in layers]
+        blobs |= {blob_path(digest_of(content)): content for content in (*layers, config)}
+        manifest = {"config": {"digest": digest_of(config)}, "layers": [{"digest": digest_of(one)} for one in layers]}
+        blobs[blob_path(digest_of(json.dumps(manifest).encode()))] = json.dumps(manifest).encode()
+        # A new engine names an image by its manifest or by its configuration, an old one by its configuration.
+        found.append(digest_of(config))
+        digest = digest_of(json.dumps(manifest).encode())
+        manifests.append({"digest": digest} if index else {"Config": blob_path(digest_of(config)), "Layers": places})
+    named = {"index.json": {"manifests": manifests}} if index else {"manifest.json": manifests}
+    path.write_bytes(tar_of({**blobs, **{name: json.dumps(value).encode() for name, value in named.items()}}))
+    return found
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["layout", "old engine"])
+def test_a_layer_of_two_images_is_read_once_for_both(
+    index: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    read_entries = archive_module._read_entries
+
+    def count(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
+        read.append(name)
+        return read_entries(tar, name)
+
+    monkeypatch.setattr(archive_module, "_read_entries", count)
+    digests = archive_of_two(tmp_path / "a.tar", tar_of({"a": b"a"}), tar_of({"b": b"b"}), index=index)
+    image, child = read_archives(tmp_path / "a.tar", digests)
+    assert [[*layer.entries] for layer in image.layers] == [["a"]]
+    assert [[*layer.entries] for layer in child.layers] == [["a"], ["b"]]
+    assert len(read) == 2
+
+
+def test_an_image_that_is_not_in_an_archive_of_several_is_named(tmp_path: Path) -> None:
+    archive_of_two(tmp_path / "a.tar", tar_of({"a": b"a"}), tar_of({"b": b"b"}), index=True)
+    with pytest.raises(ImageError, match="expected the image sha256:0, found sha256:"):
+        read_archives(tmp_path / "a.tar", ["sha256:0"])
 
 
 def layer(**sizes: int) -> Layer:

@@ -136,7 +136,7 @@ def test_list_says_which_platforms_and_why_not() -> None:
         "amd64", "amd64, arm64", "amd64, arm64"
     ]  # fmt: skip
     assert note_platforms([torch, tensorflow]) == [f"no {ARM} for {TORCH_ID}: nobody has its wheels"]
-    assert as_json({}, None, torch)["platforms"] == {"linux/amd64": True, ARM: "nobody has its wheels"}
+    assert as_json({}, None, torch, None)["platforms"] == {"linux/amd64": True, ARM: "nobody has its wheels"}
 
 
 def test_what_no_rule_forbids_and_nobody_asks_for_is_said_to_be_that() -> None:

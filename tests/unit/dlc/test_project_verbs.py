@@ -53,7 +53,10 @@ def test_the_lock_is_written_into_the_project_and_prefers_the_released_versions(
     demo: Path, requests: list[LockRequest], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["lock"]) == 0
-    assert capsys.readouterr().out == f"locks/{IMAGE}: 2 packages\n"
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"locks/{IMAGE}: 2 packages; ")
+    assert said[0].endswith(" changes against the image below")
+    assert said[1] == "  + einops 0.8.1"
     assert sorted(path.name for path in (demo / f"locks/{IMAGE}").iterdir()) == sorted(FILES)
     [request] = requests
     preferred = parse_versions(request.preferred)

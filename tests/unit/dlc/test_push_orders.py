@@ -177,7 +177,7 @@ def test_full_disk_is_told_with_what_to_free(
 
     monkeypatch.setattr("dlc.engine.docker_client.run_docker", fail)
     with pytest.raises(DiskError) as caught:
-        save_image(Engine(None, "context", "26", True), "dlc/pytorch:x", tmp_path / "image.tar")
+        save_image(Engine(None, "context", "26", True), tmp_path / "image.tar", "dlc/pytorch:x")
     assert words in caught.value.remedy
 
 

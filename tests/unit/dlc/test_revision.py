@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.buildx import read_revision
+from dlc.build.buildx import read_revision, warn_undated
 from dlc.core.errors import UsageError
 
 
@@ -25,3 +25,21 @@ def test_a_time_that_is_no_number_is_an_error_with_the_variables_name(
     monkeypatch.setenv("SOURCE_DATE_EPOCH", text)
     with pytest.raises(UsageError, match=r"SOURCE_DATE_EPOCH=.*: expected seconds since 1970"):
         read_revision(tmp_path)
+
+
+def test_a_project_without_a_commit_is_told_that_its_image_is_dated_1970_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warn_undated(tmp_path, "unknown", 0)
+    said = capsys.readouterr().err
+    assert f"dlc: warning: {tmp_path}: no git commit, so the image is dated 1970-01-01" in said
+    assert "git init" in said
+    assert "SOURCE_DATE_EPOCH=" in said
+
+
+@pytest.mark.parametrize(("revision", "epoch"), [("unknown", 1790000000), ("0123abcd", 1790000000), ("dlc-1.0.0", 0)])
+def test_an_image_with_a_date_or_of_a_release_is_no_warning(
+    revision: str, epoch: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warn_undated(tmp_path, revision, epoch)
+    assert capsys.readouterr().err == ""

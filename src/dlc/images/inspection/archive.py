@@ -87,15 +87,42 @@ class Archive:
 def read_archive(path: Path) -> Archive:
     """Read the image in an archive. Raises ImageError if there is none, or more than one."""
     with open_archive(path) as tar:
-        found = read_members(path, tar)
-        config = _read_json(tar, found.config)
-        commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
-        commands += [""] * len(found.layers)
-        layers = tuple(
-            Layer(diff_id, command, dict(_read_entries(tar, name)))
-            for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, found.layers, strict=False)
-        )
-        return Archive(found.digest, config, layers)
+        return _read_image(tar, _find_only(path, tar), {})
+
+
+def read_archives(path: Path, digests: Sequence[str]) -> list[Archive]:
+    """Read these images of an archive, by the digest of manifest or configuration. A layer of several is read once.
+
+    Raises ImageError if one of the images is not in it.
+    """
+    with open_archive(path) as tar:
+        found = [_read_manifest(path, tar, entry) for entry in _list_manifests(tar)]
+        entries: dict[str, Mapping[str, Entry]] = {}
+        return [_read_image(tar, _pick_image(found, digest, path), entries) for digest in digests]
+
+
+def _pick_image(found: Sequence[Members], digest: str, path: Path) -> Members:
+    wanted = (digest, digest.partition(":")[2])
+    for members in found:
+        if members.digest == digest or members.config.rpartition("/")[2].removesuffix(".json") in wanted:
+            return members
+    raise ImageError(f"{path}: expected the image {digest}, found {', '.join(each.digest for each in found)}")
+
+
+def _read_image(tar: tarfile.TarFile, found: Members, known: dict[str, Mapping[str, Entry]]) -> Archive:
+    """Read an image. `known`: member -> the entries of a layer that is read already; new ones are added."""
+    _require_members(tar, found)
+    config = _read_json(tar, found.config)
+    commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
+    commands += [""] * len(found.layers)
+    for name in found.layers:
+        if name not in known:
+            known[name] = dict(_read_entries(tar, name))
+    layers = tuple(
+        Layer(diff_id, command, known[name])
+        for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, found.layers, strict=False)
+    )
+    return Archive(found.digest, config, layers)
 
 
 def measure_compressed(path: Path, on_layer: Callable[[int, int], None] = lambda number, count: None) -> int:
@@ -129,21 +156,34 @@ def read_members(path: Path, tar: tarfile.TarFile) -> Members:
 
     Raises ImageError if it is neither, KeyError if a member is missing.
     """
-    found = _find_members(path, tar)
-    for name in (found.config, *found.layers):
-        open_member(tar, name)
+    found = _find_only(path, tar)
+    _require_members(tar, found)
     return found
 
 
-def _find_members(path: Path, tar: tarfile.TarFile) -> Members:
-    has_index = "index.json" in tar.getnames()
-    manifests = _read_json(tar, "index.json")["manifests"] if has_index else _read_json(tar, "manifest.json")
+def _find_only(path: Path, tar: tarfile.TarFile) -> Members:
+    manifests = _list_manifests(tar)
     if len(manifests) != 1:
         raise ImageError(f"{path}: expected the archive of one image, found {len(manifests)} manifests")
-    if not has_index:
-        config = manifests[0]["Config"]
-        return Members(_hash_member(tar, config), config, tuple(manifests[0]["Layers"]))
-    digest = manifests[0]["digest"]
+    return _read_manifest(path, tar, manifests[0])
+
+
+def _require_members(tar: tarfile.TarFile, found: Members) -> None:
+    for name in (found.config, *found.layers):
+        open_member(tar, name)
+
+
+def _list_manifests(tar: tarfile.TarFile) -> list[Any]:
+    name = "index.json" if "index.json" in tar.getnames() else "manifest.json"
+    found = _read_json(tar, name)
+    return list(found["manifests"] if name == "index.json" else found)
+
+
+def _read_manifest(path: Path, tar: tarfile.TarFile, entry: Mapping[str, Any]) -> Members:
+    """Read what an entry of an index, or of the list of an older engine, names."""
+    if "digest" not in entry:
+        return Members(_hash_member(tar, entry["Config"]), entry["Config"], tuple(entry["Layers"]))
+    digest = entry["digest"]
     manifest = _read_json(tar, blob_path(digest))
     if "layers" not in manifest:
         raise ImageError(f"{path}: expected one manifest, found {manifest.get('mediaType')}")
@@ -250,13 +290,13 @@ def _make_hidden(path: str, place: tuple[int, Entry], by: int, *, deleted: bool)
 
 def export_archive(engine: Engine, ref: str, say: Say = lambda _: None) -> Archive:
     """Read layers and files of an image that the engine has. `say` is told what is done. Needs its size in TMPDIR."""
-    with _save_to_scratch(engine, ref, say) as path:
+    with save_to_scratch(engine, [ref], say) as path:
         return read_archive(path)
 
 
 def export_measured(engine: Engine, ref: str, say: Say = lambda _: None) -> tuple[Archive, int]:
     """Do the same, and return the bytes of its layers as a push sends them too."""
-    with _save_to_scratch(engine, ref, say) as path:
+    with save_to_scratch(engine, [ref], say) as path:
         found = read_archive(path)
         return found, measure_compressed(
             path, lambda number, count: say(f"{ref}: compresses layer {number} of {count}")
@@ -264,20 +304,22 @@ def export_measured(engine: Engine, ref: str, say: Say = lambda _: None) -> tupl
 
 
 @contextmanager
-def _save_to_scratch(engine: Engine, ref: str, say: Say) -> Iterator[Path]:
+def save_to_scratch(engine: Engine, refs: Sequence[str], say: Say) -> Iterator[Path]:
+    """Save images into one archive, which has a layer of several once, for the block. Needs their size in TMPDIR."""
+    names = " and ".join(refs)
     with scratch_folder("dlc-image-") as folder:
         path = folder / "image.tar"
-        say(f"{ref}: the engine saves it")
-        save_image(engine, ref, path)
-        say(f"{ref}: reads its files")
+        say(f"{names}: the engine saves {'them' if len(refs) > 1 else 'it'}")
+        save_image(engine, path, *refs)
+        say(f"{names}: reads the files")
         yield path
 
 
-def save_image(engine: Engine, ref: str, path: Path) -> None:
-    """Write the archive of an image. Raises DiskError if the disk is full, ProcessError if the engine fails."""
+def save_image(engine: Engine, path: Path, *refs: str) -> None:
+    """Write the archive of these images. Raises DiskError if the disk is full, ProcessError if the engine fails."""
     try:
         engine.docker(
-            "save", "--output", str(path), ref, timeout=SAVE_SECONDS, grace=0.0
+            "save", "--output", str(path), *refs, timeout=SAVE_SECONDS, grace=0.0
         )  # what it wrote is thrown away
     except ProcessError as error:
         if "no space left on device" not in error.message:

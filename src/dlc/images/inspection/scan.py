@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -27,14 +27,20 @@ class Scan:
 
 
 def scan_image(
-    engine: Engine, facts: Facts, exceptions: Sequence[ScanException], environment: Mapping[str, str], today: date
-) -> Scan:
-    """Ask the index, Debian and the calendar. A dump that the user names answers for a source that cannot be asked."""
+    engine: Engine, facts: Facts, exceptions: Sequence[ScanException], environment: Mapping[str, str], today: date,
+    say: Callable[[str], None] = lambda _: None,
+) -> Scan:  # fmt: skip
+    """Ask the index, Debian and the calendar. A dump that the user names answers for a source that cannot be asked.
+
+    `say` is told which source is asked.
+    """
     ca = find_ca_bundle(environment)
     cache = cache_folder()
+    say("known vulnerabilities of Python packages")
     python = advisories.ask_pip_audit(facts, ca)
     if python.unanswered and (dump := advisories.fetch_dump(advisories.OSV, environment, cache, ca)):
         python = advisories.search_osv_dump(facts, dump)
+    say("pending security updates of Debian packages")
     debian = advisories.ask_apt(engine, facts, read_proxies(environment), ca)
     if debian.unanswered and (dump := advisories.fetch_dump(advisories.TRACKER, environment, cache, ca)):
         debian = advisories.search_tracker_dump(facts, dump)

@@ -73,7 +73,7 @@ class Saved:
 def open_saved(engine: Engine, ref: str, folder: Path) -> Iterator[Saved]:
     """Save the image to an empty folder, which needs room for it. Raises DiskError, ProcessError, ImageError."""
     path, blobs = folder / "image.tar", folder / "blobs"
-    save_image(engine, ref, path)
+    save_image(engine, path, ref)
     blobs.mkdir()
     with open_archive(path) as archive:
         found = read_members(path, archive)

@@ -38,10 +38,10 @@ REASON_LENGTH = 1024
 
 
 # Shows how long a block takes, from a name and what it does.
-Show = Callable[[str, str], AbstractContextManager[None]]
+Show = Callable[[str, str], AbstractContextManager[object]]
 
 
-def show_nothing(_name: str, _what: str) -> AbstractContextManager[None]:
+def show_nothing(_name: str, _what: str) -> AbstractContextManager[object]:
     """Show nothing of a block."""
     return nullcontext()
 

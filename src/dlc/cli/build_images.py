@@ -82,16 +82,17 @@ class Order:
 def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, display: Display) -> list[buildx.Result]:
     """Build the selected images that the engine lacks; return what it then has of all of them."""
     engine = order.engine
-    remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.refs)), 0.0
+    remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.all_refs)), 0.0
     if remaining.selected:
         with _wait_for_turn(remaining, engine):
             # Ask again: another dlc may have built them meanwhile.
-            existing = images.find_keys(engine, plan.refs)
+            existing = images.find_keys(engine, plan.all_refs)
             remaining = _drop_current(remaining, existing)
             if remaining.selected:
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
-                seconds = _run_bake(remaining, order, display)
+                # A builder that is no engine has no images.
+                seconds = _run_bake(remaining if order.builder else remaining.begin_from(existing), order, display)
     return buildx.read_results(plan, engine, seconds, set(remaining.selected))
 
 

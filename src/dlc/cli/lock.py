@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dlc
 from dlc.buildspec.lockfile import join_entries, parse_entries
 from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks.own_lock import make_own_lock
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress
@@ -66,12 +67,34 @@ def write_lock(variant: Variant, tree: Tree, home: Path) -> str:
 
     With --set, and on top of a released image, only what is asked for is to differ, not what indexes have newer since.
     """
-    below = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else variant.base
     say_progress(f"{variant.id}: lock")
-    texts = resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else ""))
+    texts, notes = _resolve(variant, tree)
     with report_disk_errors(home, ""):
         resolve.store_lock(texts, home / variant.lock_folder)
-    return f"{variant.lock_folder}: {sum(len(parse_entries(text)) for text in texts.values())} packages"
+    count = sum(len(parse_entries(text)) for text in texts.values())
+    return "\n".join([f"{variant.lock_folder}: {count} packages", *notes])
+
+
+def _resolve(variant: Variant, tree: Tree) -> tuple[Mapping[str, str], list[str]]:
+    """Return the files of an image's lock, and what a project's user should know of it."""
+    if variant.base:
+        own = make_own_lock(variant, variant.base, tree)
+        added = [f"{name} {version}" for name, version in own.added.items()]
+        notes = [f"  on top of {variant.base.id}: {', '.join(added)}"] if added else []
+        notes += explain_layers(own.changed, variant.base)
+        return own.texts, notes
+    below = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else None
+    return resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else "")), []
+
+
+def explain_layers(changed: Sequence[str], base: Variant) -> list[str]:
+    """Return lines that say why an image has layers of its own in the place of released ones; none if it has not."""
+    if not changed:
+        return []
+    return [
+        f"  {base.id} has other versions, so its package layers are made again:",
+        *(f"    {each}" for each in changed),
+    ]
 
 
 def lock_new_project(

@@ -18,7 +18,7 @@ from dlc.plan import targets
 from dlc.plan.changes import Difference, ImageChanges
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, make_identity
 from dlc.plan.plan import Decision, Plan, make_plan
-from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
+from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV, Target
 from harness.examples import examples
 from harness.specimen import (
     PYTORCH,
@@ -115,7 +115,7 @@ def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one()
     assert own_base.target(f"{TORCH_ID}/tools").args["TOOLS_PACKAGES"] == "binutils python3 python3-distutils"
     compiled = plan.target(f"{TORCH_ID}/compiled")
     assert (compiled.args["FRAMEWORK"], compiled.args["BUILD_PACKAGES"]) == ("pytorch", "gcc")
-    assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (UV, WHEELS)
+    assert (compiled.contexts["uv"], str(compiled.contexts["wheels"])) == (UV, "host:wheels")
 
 
 def test_a_framework_with_cuda_libraries_stands_on_a_layer_of_them_and_others_on_nothing() -> None:

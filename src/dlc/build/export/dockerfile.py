@@ -16,7 +16,7 @@ from dlc.build.export.stages import (
     rename_sources,
     set_defaults,
 )
-from dlc.buildspec.lockfile import FILES, parse_entries
+from dlc.buildspec.lockfile import ALL_FILES, parse_entries
 from dlc.buildspec.variant import IndexedPackages
 from dlc.core.checkout import Tree, read_text
 from dlc.core.environment import hide_password
@@ -70,9 +70,8 @@ def list_indexed(plan: Plan, tree: Tree) -> dict[str, tuple[IndexedPackages, dic
     """Map each index of the buildspec that the image's lock needs to its packages: name -> entry of the lock."""
     image = plan.target(plan.selected[0])
     folder = image.context.folder if isinstance(image.context, Repo) else ""
-    entries = {
-        pin[0]: entry for name in FILES for pin, entry in parse_entries(read_text(tree, f"{folder}/{name}")).items()
-    }
+    texts = [read_text(tree, path) for name in ALL_FILES if (path := f"{folder}/{name}") in tree]
+    entries = {pin[0]: entry for text in texts for pin, entry in parse_entries(text).items()}
     found = {
         index.index: (index, {name: entries[name] for name in index.packages if name in entries})
         for index in image.indexed

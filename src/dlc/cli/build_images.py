@@ -22,7 +22,7 @@ from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, warn_of_end
-from dlc.cli.lock import lock_new_project
+from dlc.cli.lock import explain_own_layers, lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
@@ -89,6 +89,8 @@ def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, displa
             existing = images.find_keys(engine, plan.all_refs)
             remaining = _drop_current(remaining, existing)
             if remaining.selected:
+                for line in explain_own_layers([each for each in variants if each.id in remaining.selected], order.tree):
+                    print(line, file=sys.stderr, flush=True)
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
                 # A builder that is no engine has no images.

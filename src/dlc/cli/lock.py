@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dlc
-from dlc.buildspec.lockfile import join_entries, parse_entries
+from dlc.buildspec.lockfile import join_entries, list_changes, parse_entries
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.own_lock import make_own_lock
 from dlc.buildspec.matrix import load_variants
@@ -89,12 +89,14 @@ def _resolve(variant: Variant, tree: Tree) -> tuple[Mapping[str, str], list[str]
 
 def explain_layers(changed: Sequence[str], base: Variant) -> list[str]:
     """Return lines that say why an image has layers of its own in the place of released ones; none if it has not."""
-    if not changed:
-        return []
-    return [
-        f"  {base.id} has other versions, so its package layers are made again:",
-        *(f"    {each}" for each in changed),
-    ]
+    head = f"  package layers of its own, in the place of those of {base.id}:"
+    return [head, *(f"    {each}" for each in changed)] if changed else []
+
+
+def explain_own_layers(variants: Sequence[Variant], tree: Tree) -> list[str]:
+    """Return these lines for the images of projects, from their locks."""
+    owned = [(variant, variant.base) for variant in variants if variant.base]
+    return [line for variant, base in owned for line in explain_layers(list_changes(tree, variant), base)]
 
 
 def lock_new_project(

@@ -28,7 +28,7 @@ from dlc.plan.targets import Target
 
 HOST_DOCKERFILE = "docker/export/host.Dockerfile"
 LOCKS = "locks"
-# An inline target is one of the base file systems, or the image's settings.
+# An inline target is one of the base file systems, the image's settings, or a project's image.
 ROOTFS, SETTINGS = "rootfs-", "settings"
 # Hosts that are another one for each machine.
 LOOPBACK = ("localhost", "127.", "::1", "0.")
@@ -63,7 +63,7 @@ def find_stage_name(target: Target, tree: Tree) -> str:
     if not target.inline:
         return target.stage or parse_stages(read_text(tree, target.dockerfile))[-1].name
     base, _, suite = target.id.rpartition(ROOTFS)
-    return f"{base}rootfs" if suites.is_system(suite) else SETTINGS
+    return f"{base}rootfs" if suites.is_system(suite) else parse_stages(target.dockerfile, SETTINGS)[-1].name
 
 
 def list_indexed(plan: Plan, tree: Tree) -> dict[str, tuple[IndexedPackages, dict[str, str]]]:

@@ -1,4 +1,4 @@
-"""The lock of a project: what it adds to a released lock that stays as it is, or all of it if a version has to change."""
+"""The lock of a project: what it adds to a released lock, or all packages if a released version has to change."""
 
 from __future__ import annotations
 
@@ -78,11 +78,14 @@ def _resolve_added(request: LockRequest, released: Mapping[str, str]) -> dict[tu
     found = parse_entries(whole)
     added = {pin: entry for pin, entry in found.items() if pin not in held}
     names = {name for name, _ in added}
-    built = {normal_name(name) for name in (*request.source, *request.compiled)}
-    if held - found.keys() or names & ({name for name, _ in held} | built):
+    if held - found.keys() or names & ({name for name, _ in held} | _list_built(request)):
         return None
     resolve.require_sound(request, whole)
     return added
+
+
+def _list_built(request: LockRequest) -> set[str]:
+    return {normal_name(name) for name in (*request.source, *request.compiled)}
 
 
 def _lock_anew(variant: Variant, base: Variant, tree: Tree, request: LockRequest) -> OwnLock:
@@ -97,6 +100,7 @@ def _lock_anew(variant: Variant, base: Variant, tree: Tree, request: LockRequest
         f"{name} {version} -> {after.get(name, 'none')}: {_explain(name, own, chains, after)}"
         for name, version in differing.items()
     )
+    changed += tuple(f"{name}: it is compiled here" for name in after if name in _list_built(request) - before.keys())
     texts[TRAINING] = "".join(f"{CHANGED}{line}\n" for line in changed) + texts[TRAINING]
     return OwnLock(with_headers(request.digest, texts, request.platform), {}, changed)
 

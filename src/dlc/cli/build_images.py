@@ -89,7 +89,9 @@ def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, displa
             existing = images.find_keys(engine, plan.all_refs)
             remaining = _drop_current(remaining, existing)
             if remaining.selected:
-                for line in explain_own_layers([each for each in variants if each.id in remaining.selected], order.tree):
+                for line in explain_own_layers(
+                    [each for each in variants if each.id in remaining.selected], order.tree
+                ):
                     print(line, file=sys.stderr, flush=True)
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)

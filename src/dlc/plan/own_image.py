@@ -1,4 +1,4 @@
-"""The targets of a project's image that only adds: those of the released image, and thin layers on top of it."""
+"""The targets of a project's image: those of the released image, and thin layers on top of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dlc.buildspec.lockfile import ADDED, is_thin, parse_entries, read_entries
+from dlc.buildspec.models import User
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
 from dlc.debian import suites
@@ -14,17 +15,26 @@ from dlc.plan.targets import SCRIPTS, SHARED, UV, Target, make_labels, make_targ
 
 DOCKERFILE = "docker/project/Dockerfile"
 PROJECT_SCRIPTS = Repo("docker/project")
+# The image below a user of its own, which root runs in.
+ROOTS = "of-root"
 # Settings that a project changes on top of its released image; all others go into layers below.
-ON_TOP = ("flavor", "repository", "platforms", "os_packages", "env", "labels", "indexes", "budget")
+ON_TOP = ("flavor", "repository", "platforms", "os_packages", "env", "user", "labels", "indexes", "budget")
 
 
 def list_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
     """List all targets of an image, parents first. `images`: as `make_targets` takes it."""
-    if variant.base is None or not is_thin(tree, variant):
+    if variant.base and is_thin(tree, variant):
+        released = find_released(variant, variant.base)
+        below = make_targets(released, tree, images)
+        layers = _make_layers(variant, released, tree, below[-1])
+    elif user := variant.settings.user:
+        *parts, whole = make_targets(variant, tree, images)
+        image = replace(whole, id=f"{variant.id}/{ROOTS}", labels={}, tags=(), indexed=())
+        below = (*parts, image)
+        own = _make_user(variant, user, image)
+        layers = [own, _make_own_image(variant, {}, tree, own)]
+    else:
         return make_targets(variant, tree, images)
-    released = find_released(variant, variant.base)
-    below = make_targets(released, tree, images)
-    layers = _make_layers(variant, released, tree, below[-1])
     return (*below, *(replace(target, platform=variant.platform.name) for target in layers))
 
 
@@ -61,7 +71,19 @@ def _make_layers(variant: Variant, released: Variant, tree: Tree, image: Target)
         takes = {"with-system": TargetRef(top.id), "python-packages": TargetRef(bundle.id), "scripts": SCRIPTS,
                  "wheels": name_wheels(variant, ADDED)}  # fmt: skip
         layers += [bundle, top := _make_layer(variant, "added-packages", takes, {})]
-    return [*layers, _make_own_image(variant, released, tree, top)]
+    if user := variant.settings.user:
+        layers.append(top := _make_user(variant, user, top))
+    own_env = {name: value for name, value in variant.settings.env.items() if released.settings.env.get(name) != value}
+    return [*layers, _make_own_image(variant, own_env, tree, top)]
+
+
+def _make_user(variant: Variant, user: User, below: Target) -> Target:
+    takes: dict[str, Context] = {
+        "with-packages": TargetRef(below.id),
+        "project-scripts": PROJECT_SCRIPTS,
+        "scripts": SCRIPTS,
+    }
+    return _make_layer(variant, "added-user", takes, {"USER_NAME": user.name, "USER_ID": user.uid})
 
 
 def _make_bundle(variant: Variant, stage: str, contexts: Mapping[str, Context]) -> Target:
@@ -75,13 +97,13 @@ def _make_layer(variant: Variant, stage: str, contexts: Mapping[str, Context], a
     )  # fmt: skip
 
 
-def _make_own_image(variant: Variant, released: Variant, tree: Tree, top: Target) -> Target:
-    """Return the image: the layers below, with the project's variables and its own content key."""
-    there = released.settings.env
-    own = {name: value for name, value in variant.settings.env.items() if there.get(name) != value}
-    key = ["ARG DLC_CONTENT_KEY\n", "ENV DLC_CONTENT_KEY=${DLC_CONTENT_KEY}\n"]
-    dockerfile = "".join(["FROM added AS own-image\n", *write_variables(own), *key])
+def _make_own_image(variant: Variant, env: Mapping[str, str], tree: Tree, top: Target) -> Target:
+    """Return the image: the layers below, with the project's variables, its user and its own content key."""
+    lines = ["FROM added AS own-image\n", *write_variables(env)]
+    lines += ["ARG DLC_CONTENT_KEY\n", "ENV DLC_CONTENT_KEY=${DLC_CONTENT_KEY}\n"]
+    if user := variant.settings.user:
+        lines.append(f"USER {user.name}\n")
     return Target(
-        variant.id, dockerfile, Repo(variant.lock_folder), contexts={"added": TargetRef(top.id)}, inline=True,
+        variant.id, "".join(lines), Repo(variant.lock_folder), contexts={"added": TargetRef(top.id)}, inline=True,
         labels=make_labels(variant, tree), tags=(variant.ref,), indexed=variant.indexed,
     )  # fmt: skip

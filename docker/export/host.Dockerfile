@@ -27,6 +27,10 @@ COPY own/ca /
 FROM scratch AS scripts
 COPY scripts /
 
+# What adds a project's packages to a released image.
+FROM scratch AS project-scripts
+COPY project /
+
 # The recorded versions of Debian packages.
 FROM scratch AS debian
 COPY debian /

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ START = 'import sys; sys.path.append("/pytest"); import pytest; sys.exit(pytest.
 
 
 def test_the_launcher_in_the_image_fulfils_the_contract(image: Image) -> None:
-    root = find_root()
+    root = find_root(Path(__file__).parent)
     python = image.variant.settings.python
     done = subprocess.run([root / "scripts/image-pytest.sh", python], capture_output=True, text=True, check=True)
     words = ["run", "--rm", "--label", RUN_LABEL, "--entrypoint", "/usr/bin/python3", "--workdir", "/repository"]

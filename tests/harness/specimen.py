@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dlc.buildspec.lockfile import FILES, INPUT, with_headers
+from dlc.buildspec.lockfile import ADDED, FILES, INPUT, read_entries, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.platforms import ANY_PLATFORM
@@ -85,6 +85,7 @@ TEXTS = {
     "docker/base/Dockerfile": SHARED_RECIPE,
     "docker/pytorch/Dockerfile": RECIPE,
     "docker/tensorflow/Dockerfile": RECIPE,
+    "docker/project/Dockerfile": "FROM released AS added-system\nFROM with-system AS added-packages\n",
     "docker/scripts/install.sh": "#!/bin/sh\n",
     UV_LOCK: "uv==VERSION \\\n    --hash=sha256:00\n",
     **{f"docker/debian/{suite}/versions.txt": RECORDED for suite in ("bullseye", "bookworm", "trixie")},
@@ -120,6 +121,15 @@ def locked(tree: Tree) -> Tree:
         for name, content in with_headers(variant.lock_digest(), texts, variant.settings.platform).items():
             files[f"{variant.lock_folder}/{name}"] = SourceFile(content.encode())
     return files
+
+
+def thin(tree: Tree, added: str = "") -> Tree:
+    """The tree, whose project has a lock that adds these entries to the released one."""
+    own = load_variants(tree)[-1]
+    assert own.base is not None
+    texts = {**read_entries(tree, own.base), ADDED: added}
+    lock = with_headers(own.lock_digest(), texts, own.settings.platform)
+    return {**tree, **{f"{own.lock_folder}/{name}": SourceFile(text.encode()) for name, text in lock.items()}}
 
 
 def pinned(tree: Tree, folder: str, name: str, entries: str) -> Tree:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dlc.images.inspection.archive import open_member
+from dlc.images.push.layers import open_saved
+from dlc.images.push.registry.repository import describe_blob, make_manifest
 from harness import toy
+from harness.empty_wheel import write_wheel
 from harness.engine import connect, docker, run_once
 from harness.images import Image
 from harness.installed import run_installed, take_environment
@@ -19,8 +27,10 @@ pytestmark = [
     pytest.mark.timeout(4 * toy.BUILD_SECONDS),
 ]
 PACKAGE = "einops"
-# Layers of an image for the CPU, lowest first: below the framework is the installer's system.
-FRAMEWORK, TRAINING = 1, 2
+OWN_PACKAGE = "dlc_own_thing"
+SITE = "opt/venv/lib/python3.11/site-packages/"
+# What a push sends for the packages that a project adds, in bytes of their wheels.
+LARGEST_SHARE = 1.2
 
 
 class Project:
@@ -29,9 +39,9 @@ class Project:
     def __init__(self, command: Path, folder: Path) -> None:
         self.command, self.folder, self.ref = command, folder, ""
 
-    def run(self, *words: str, inside: str = "") -> str:
+    def run(self, *words: str, inside: str = "", **more: str) -> str:
         """Run dlc, which must end with 0; return what it printed."""
-        settings = {**connect().environment, "DLC_CACHE_DIR": str(self.folder / "cache")}
+        settings = {**connect().environment, "DLC_CACHE_DIR": str(self.folder / "cache"), **more}
         done = run_installed(self.command, self.folder / inside, *words, seconds=2 * toy.BUILD_SECONDS, **settings)
         assert done.returncode == 0, f"dlc {' '.join(words)}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -49,20 +59,48 @@ def project(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     docker("image", "rm", "--force", found.ref, check=False)
 
 
+def layers_of(ref: str) -> list[str]:
+    [found] = json.loads(docker("image", "inspect", ref).stdout)
+    return list(found["RootFS"]["Layers"])
+
+
 def test_the_image_has_the_package_and_the_folder_its_lock(image: Image, project: Project) -> None:
     [lock] = (project.folder / "demo/locks").glob("[!.]*")
     assert lock.name == f"{image.variant.id}-demo"
-    assert f"\n{PACKAGE}==" in (lock / "training.txt").read_text()
+    assert f"\n{PACKAGE}==" in (lock / "added.txt").read_text()
     done = run_once(project.ref, "python", "-c", f"import {PACKAGE}, torch; print('fine')")
     assert done.stdout == "fine\n", done.stderr
 
 
-def test_its_framework_is_the_released_layer_and_its_packages_are_its_own(image: Image, project: Project) -> None:
-    [own] = json.loads(docker("image", "inspect", project.ref).stdout)
-    theirs, ours = image.inspected["RootFS"]["Layers"], own["RootFS"]["Layers"]
-    assert ours[: FRAMEWORK + 1] == theirs[: FRAMEWORK + 1]
-    assert ours[TRAINING] != theirs[TRAINING]
+def test_all_layers_below_are_the_released_ones_and_one_is_its_own(image: Image, project: Project) -> None:
+    theirs, ours = image.inspected["RootFS"]["Layers"], layers_of(project.ref)
+    assert ours[:-1] == theirs
     assert project.run("plan", "--engine", inside="demo").startswith("skip")
+
+
+def test_its_layer_holds_the_package_and_nothing_else_and_is_sent_as_small_as_its_wheel(
+    project: Project, tmp_path: Path
+) -> None:
+    wheel = io.BytesIO()
+    with open_saved(connect(), project.ref, tmp_path) as saved:
+        sent = saved.write_layer(saved.members.layers[-1], layers_of(project.ref)[-1], "gzip")
+        config = saved.write_config()
+        with (
+            tarfile.open(fileobj=open_member(saved.archive, saved.members.layers[-1])) as layer,
+            zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
+            files = [member for member in layer if not member.isdir()]
+            names = [member.name for member in files]
+            for member in files:
+                content = layer.extractfile(member)
+                archive.writestr(member.name.removeprefix(SITE), content.read() if content else b"")
+            assert {member.mtime for member in layer} == {315532800}
+    assert f"{SITE}{PACKAGE}/__init__.py" in names
+    assert [name for name in names if not name.startswith(f"{SITE}{PACKAGE}")] == []
+    assert [name for name in names if name.endswith(".pyc") or ".wh." in name] == []
+    manifest = make_manifest(config, [sent] * len(layers_of(project.ref)))
+    pushed = sent["size"] + config["size"] + describe_blob("", manifest.data)["size"]
+    assert pushed <= LARGEST_SHARE * len(wheel.getvalue())
 
 
 def test_its_job_runs_and_its_tests_pass(project: Project) -> None:
@@ -88,6 +126,29 @@ def test_the_same_project_in_another_folder_is_the_same_image(project: Project) 
         (project.folder / "elsewhere").rename(project.folder / "demo")
     assert first["digest"]
     assert second["digest"] == first["digest"]
+
+
+def test_a_debian_package_an_own_wheel_and_a_user_change_nothing_below(image: Image, project: Project) -> None:
+    """Each is a layer of its own; the job runs as the user. No step but one looks at the folder of the wheel."""
+    folder = project.folder / "more"
+    shutil.copytree(project.folder / "demo", folder, ignore=shutil.ignore_patterns("locks", "dlc-jobs"))
+    text = (folder / "dlc.yml").read_text().replace("name: demo", "name: more").replace("repository: demo", "")
+    text = text.replace(f'["{PACKAGE}"]', f"[{PACKAGE}, {OWN_PACKAGE}]").replace(
+        "os_packages: []", "os_packages: [less]"
+    )
+    (folder / "dlc.yml").write_text(f"{text}user: dev\n")
+    write_wheel(project.folder / "wheels", OWN_PACKAGE, "1.0")
+    project.run("lock", inside="more", UV_FIND_LINKS=str(project.folder / "wheels"))
+    ref = project.run("show", "--ref", inside="more").strip()
+    try:
+        project.run("build", inside="more", UV_FIND_LINKS=str(project.folder / "wheels"))
+        assert layers_of(ref)[:-3] == image.inspected["RootFS"]["Layers"]
+        check = f"from importlib.metadata import version as v; print(v('{OWN_PACKAGE}'), v('{PACKAGE}') > '0')"
+        done = run_once(ref, "sh", "-c", f'id -un; echo ~; less --version | head -c 5; echo; python -c "{check}"')
+        assert done.stdout == "dev\n/home/dev\nless \n1.0 True\n", done.stderr
+        assert "done: accuracy=" in project.run("run", inside="more")
+    finally:
+        docker("image", "rm", "--force", ref, check=False)
 
 
 @pytest.mark.long

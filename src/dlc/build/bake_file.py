@@ -55,14 +55,8 @@ def render(
     """
     stamps = {labels.CREATED: labels.format_time(epoch), labels.REVISION: revision}
     targets: dict[str, object] = {}
-    linked = {target.id: _linked_contexts(target, plan) for target in plan.targets}
-    used = {
-        context.id for contexts in linked.values() for context in contexts.values() if isinstance(context, TargetRef)
-    }
     for target in plan.targets:
-        if target.id not in used.union(plan.selected):
-            continue
-        entry = _target_entry(target, linked[target.id], inputs, epoch)
+        entry = _target_entry(target, inputs, epoch)
         if caches.sources:
             # Every target, because each is looked for by itself.
             entry["cache-from"] = _fill_images(caches.sources, plan.selected)
@@ -86,31 +80,17 @@ def bake_name(identifier: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", identifier)
 
 
-def _linked_contexts(target: Target, plan: Plan) -> dict[str, Context]:
-    """Return its contexts without the stages of its own Dockerfile. Those are built with it (one more build: 0.1 s)."""
-    return {
-        name: context for name, context in target.contexts.items() if not _is_own_stage(name, context, target, plan)
-    }
-
-
-def _is_own_stage(name: str, context: Context, target: Target, plan: Plan) -> bool:
-    if not isinstance(context, TargetRef):
-        return False
-    other = plan.target(context.id)
-    same = (other.dockerfile, other.context, other.args) == (target.dockerfile, target.context, target.args)
-    return same and other.stage == name and other.contexts.items() <= target.contexts.items()
-
-
-def _target_entry(target: Target, linked: Mapping[str, Context], inputs: HostInputs, epoch: int) -> dict[str, object]:
+def _target_entry(target: Target, inputs: HostInputs, epoch: int) -> dict[str, object]:
     entry: dict[str, Any] = {
         "context": _context_address(target.context, inputs),
-        "contexts": {name: _context_address(value, inputs) for name, value in linked.items()},
+        "contexts": {name: _context_address(value, inputs) for name, value in target.contexts.items()},
         "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **inputs.proxies},
         "labels": dict(target.labels),
         "platforms": [target.platform],
     }
     if target.inline:
-        entry["dockerfile-inline"] = target.dockerfile
+        # Bake would take these for its own variables.
+        entry["dockerfile-inline"] = target.dockerfile.replace("${", "$${").replace("%{", "%%{")
     else:
         entry["dockerfile"] = str(inputs.dockerfiles[target.dockerfile])
         entry["secret"] = [f"id={name},{source}" for name, source in sorted(inputs.secrets.items())]

@@ -19,7 +19,7 @@ from dlc.buildspec.lockfile import without_headers
 from dlc.core.atomic_files import draft_folder, hold_lock
 from dlc.core.checkout import SourceFile, Tree, files_below, read_text
 from dlc.core.digests import say_damaged
-from dlc.core.environment import find_ca_bundle, find_secrets, read_proxies
+from dlc.core.environment import find_ca_bundle, find_secrets, list_lost_links, read_proxies
 from dlc.core.platforms import Platform, split_suffix
 from dlc.debian import rootfs, suites
 from dlc.plan.contexts import Context, Host, Pinned, Repo
@@ -39,13 +39,15 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
     """
     wanted = {context for target in plan.targets for context in (target.context, *target.contexts.values())}
     contexts: dict[Context, Path] = {}
+    for warning in list_lost_links():
+        print(f"dlc: warning: {warning}", file=sys.stderr)
     for context in sorted(wanted, key=str):
         if isinstance(context, Repo):
             contexts[context] = snapshot(without_headers(files_below(tree, context.folder)), cache)
         elif isinstance(context, Pinned):
             contexts[context] = download.fetch(context, cache, find_ca_bundle(os.environ))
         elif isinstance(context, Host):
-            contexts[context] = _host_folder(context.name, plan, tree, cache)
+            contexts[context] = _host_folder(context, plan, tree, cache)
     known = find_secrets(os.environ)
     dockerfiles = {target.dockerfile: _copy_dockerfile(read_text(tree, target.dockerfile), known, cache)
                for target in plan.targets if not target.inline}  # fmt: skip
@@ -62,8 +64,9 @@ def install_programs(plan: Plan, cache: Path) -> None:
         rootfs.require_foreign_program(system, cache)
 
 
-def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
+def _host_folder(context: Host, plan: Plan, tree: Tree, cache: Path) -> Path:
     """Return the folder of a `Host` context."""
+    name = context.name
     kind, _, suite = name.rpartition("rootfs-")
     if suite and suites.is_system(suite):
         made = rootfs.make_rootfs(suite, suites.read_recorded(tree, suite), cache)
@@ -72,7 +75,7 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
     if base == "uv":
         return _make_uv_folder(platform, tree, cache)
     makers = {"ca": _copy_authorities, "nothing": _make_empty_folder}
-    return makers[name](cache) if name in makers else wheels.make_wheels_folder(plan, tree, cache)
+    return makers[name](cache) if name in makers else wheels.make_wheels_folder(context.locks, plan, tree, cache)
 
 
 def without_secrets(dockerfile: str, known: Collection[str]) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from dlc.build.export.dockerfile import ROOTFS, add_stage, find_stage_name, list_dockerfiles
 from dlc.build.export.stages import Stage, order_stages, rename_sources
 from dlc.core.checkout import SourceFile, Tree
-from dlc.plan.contexts import TargetRef
+from dlc.plan.contexts import Context, Host, TargetRef
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
+
+WHEELS = "wheels"
+# What a step mounts of a lock's folder.
+LOCK_FILE = re.compile(r"--mount=type=bind,source=(\w+\.txt),")
 
 
 def join_targets(plan: Plan, tree: Tree) -> tuple[Plan, Tree]:
@@ -29,15 +35,35 @@ def join_targets(plan: Plan, tree: Tree) -> tuple[Plan, Tree]:
         path = f"docker/joined/{identifier}/Dockerfile"
         joined = [target for target in parts if ROOTFS not in target.id]
         last = find_stage_name(plan.target(identifier), tree)
-        stages = order_stages(_collect_stages(joined, tree), last)
+        stages, wheels = _part_wheels(order_stages(_collect_stages(joined, tree), last), joined)
         files[path] = SourceFile("\n".join(stage.text for stage in stages).encode())
-        kept[identifier] = _join(plan.target(identifier), joined, path, last)
+        kept[identifier] = _join(plan.target(identifier), joined, wheels, path, last)
     return Plan(tuple(kept.values()), plan.selected), files
 
 
-def _join(image: Target, parts: Sequence[Target], dockerfile: str, stage: str) -> Target:
+def _part_wheels(stages: Sequence[Stage], parts: Sequence[Target]) -> tuple[list[Stage], dict[str, Context]]:
+    """Return the stages, each with a folder of wheels of its own, and these folders by their new names.
+
+    What a step mounts of its lock tells which of the targets' folders it is.
+    """
+    folders = [value for part in parts if isinstance(value := part.contexts.get(WHEELS), Host)]
+    every = Host(WHEELS, locks=tuple(dict.fromkeys(path for folder in folders for path in folder.locks)))
+    parted, found = [], dict[str, Context]()
+    for stage in stages:
+        if WHEELS in stage.sources:
+            mounted = set(LOCK_FILE.findall(stage.body))
+            name = f"{WHEELS}-{stage.name}"
+            fitting = (each for each in folders if {PurePath(path).name for path in each.locks} == mounted)
+            found[name] = next(fitting, every)
+            stage = rename_sources(stage, {WHEELS: name})
+        parted.append(stage)
+    return parted, found
+
+
+def _join(image: Target, parts: Sequence[Target], wheels: Mapping[str, Context], dockerfile: str, stage: str) -> Target:
     inside = {TargetRef(part.id) for part in parts}
     contexts = {name: value for part in parts for name, value in part.contexts.items() if value not in inside}
+    contexts = {**{name: value for name, value in contexts.items() if name != WHEELS}, **wheels}
     args = {name: value for part in parts for name, value in part.args.items()}
     return replace(image, dockerfile=dockerfile, stage=stage, contexts=contexts, args=args)
 

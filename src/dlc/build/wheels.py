@@ -13,7 +13,7 @@ import shutil
 import stat
 import sys
 import zipfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,13 +23,12 @@ from packaging.tags import compatible_tags, cpython_tags
 from dlc.buildspec.lockfile import parse_entries
 from dlc.buildspec.variant import IndexedPackages, normal_name
 from dlc.core.atomic_files import draft_folder
-from dlc.core.checkout import Tree, files_below
+from dlc.core.checkout import Tree, read_text
 from dlc.core.digests import FOLDER_MODE, MODE, hash_file, say_damaged
 from dlc.core.environment import (
     LOGIN_REMEDY,
     find_ca_bundle,
     hide_password,
-    list_lost_links,
     local_wheel_folders,
     mirror_variable,
     read_own_indexes,
@@ -59,27 +58,23 @@ UV_PYTHON, UV_GLIBC = "3.11", "2.28"
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
-def make_wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
-    """Make a folder with the wheels of the plan's locks that the user's folders or the buildspec's indexes have.
+def make_wheels_folder(locks: Sequence[str], plan: Plan, tree: Tree, cache: Path) -> Path:
+    """Make a folder with the wheels of these lock files that the user's folders or the buildspec's indexes have.
 
     Raises LockError for a file whose hash is not the lock's, and for a local version that no index has.
     """
-    locked = {t.context.folder for t in plan.targets if "wheels" in t.contexts and isinstance(t.context, Repo)}
-    locks = {name: _lock_text(tree, name) for name in sorted(locked)}
-    text = "".join(locks.values())
+    text = "".join(read_text(tree, path) for path in locks if path in tree)
     wheels = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
     wheels.mkdir(parents=True, exist_ok=True)
     wheels.chmod(FOLDER_MODE)
     known = frozenset(HASH.findall(text))
     remove_unlocked(wheels, known)
-    for warning in list_lost_links():
-        print(f"dlc: warning: {warning}", file=sys.stderr)
-    machines = [PLATFORMS[platform].machine for platform in plan.platforms]
-    _add_own(text, known, machines, wheels, cache)
-    for image in plan.targets:
-        if image.indexed and isinstance(image.context, Repo):
-            add_from_indexes(_lock_text(tree, image.context.folder), image.indexed, wheels, cache)
-    require_places(text, [index for image in plan.targets for index in image.indexed], wheels)
+    _add_own(text, known, [PLATFORMS[platform].machine for platform in plan.platforms], wheels, cache)
+    folders = {path.rpartition("/")[0] for path in locks}
+    indexed = [index for image in plan.targets for index in image.indexed
+               if isinstance(image.context, Repo) and image.context.folder in folders]  # fmt: skip
+    add_from_indexes(text, indexed, wheels, cache)
+    require_places(text, indexed, wheels)
     return wheels
 
 
@@ -101,11 +96,6 @@ def _add_own(locks: str, known: Collection[str], machines: Collection[str], whee
         for wheel in locked:
             if not (wheels / wheel.name).exists():
                 link_or_copy(wheel, wheels / wheel.name, cache)
-
-
-def _lock_text(tree: Tree, name: str) -> str:
-    """Join all files of a lock."""
-    return "".join(file.data.decode() for _, file in sorted(files_below(tree, name).items()))
 
 
 def add_from_indexes(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path) -> None:

@@ -1,4 +1,4 @@
-"""The devcontainer.json of a project: an editor's container of the project's own image, in which root works. Pure."""
+"""The devcontainer.json of a project: an editor's container of the project's own image. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def describe_devcontainer(variant: Variant) -> dict[str, Any]:
         # An editor starts the image past its entry point, which reaps what ends.
         "init": True,
         "overrideCommand": True,
-        "remoteUser": "root",
-        "updateRemoteUserUID": False,
+        "remoteUser": variant.settings.user.name if variant.settings.user else "root",
+        # On Linux the editor gives a user of the image your own number; root has no other.
+        "updateRemoteUserUID": variant.settings.user is not None,
         "runArgs": [SHARED_MEMORY],
         # A login shell reads /etc/profile, which sets another PATH.
         "remoteEnv": {"PATH": "/opt/venv/bin:${containerEnv:PATH}"},

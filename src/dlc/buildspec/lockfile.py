@@ -6,7 +6,7 @@ import hashlib
 import re
 import shlex
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,7 +18,13 @@ from dlc.core.environment import PLATFORM
 from dlc.core.errors import LockError
 
 FRAMEWORK = "framework.txt"
-FILES = ("cuda.txt", FRAMEWORK, "training.txt", "source.txt", "compiled.txt")
+TRAINING = "training.txt"
+FILES = ("cuda.txt", FRAMEWORK, TRAINING, "source.txt", "compiled.txt")
+# What a project adds: with it, the other files are those of the released image below.
+ADDED = "added.txt"
+ALL_FILES = (*FILES, ADDED)
+# Lines of a project's TRAINING: released versions that could not stay, and why.
+CHANGED = "# changed: "
 # The first lines of every lock file: Variant.lock_digest(), the platform, and a digest of what all files pin.
 INPUT, FOR, CONTENT = "# dlc-lock-input: ", "# dlc-lock-platform: ", "# dlc-lock-content: "
 HEADER_LINES = 3
@@ -47,17 +53,39 @@ BUILDSPEC = "the buildspec"
 def with_headers(digest: str, texts: Mapping[str, str], platform: str = PLATFORM) -> dict[str, str]:
     """Return the lock files, by name, with these entries. `digest` is of what they were resolved from."""
     head = f"{INPUT}{digest}\n{FOR}{platform}\n{CONTENT}{_hash_entries(texts)}\n"
-    return {name: head + texts[name] for name in FILES}
+    return {name: head + texts[name] for name in _list_names(texts)}
 
 
 def without_headers(files: Tree) -> Tree:
     """Return the files as a build has them: a step runs again only if entries of its own lock changed."""
     found = dict(files)
-    for name in FILES:
-        if name in files and files[name].data.startswith(INPUT.encode()):
+    for name in _list_names(files):
+        if files[name].data.startswith(INPUT.encode()):
             body = files[name].data.split(b"\n", HEADER_LINES)[HEADER_LINES:]
             found[name] = replace(files[name], data=b"".join(body))
     return found
+
+
+def _list_names(files: Iterable[str]) -> list[str]:
+    """List those of ALL_FILES that are there, in their order."""
+    return [name for name in ALL_FILES if name in files]
+
+
+def is_thin(tree: Tree, variant: Variant) -> bool:
+    """Tell whether an image is a released one with a layer on top: its lock has what the project adds by itself."""
+    return variant.base is not None and f"{variant.lock_folder}/{ADDED}" in tree
+
+
+def list_changes(tree: Tree, variant: Variant) -> list[str]:
+    """List the released versions that the lock of a project could not keep, and why."""
+    text = _read_text(tree, f"{variant.lock_folder}/{TRAINING}")
+    return [line.removeprefix(CHANGED) for line in text.splitlines() if line.startswith(CHANGED)]
+
+
+def read_entries(tree: Tree, variant: Variant) -> dict[str, str]:
+    """Return the text of each file of an image's lock without its first lines."""
+    files = without_headers(files_below(tree, variant.lock_folder))
+    return {name: _decode(files[name].data) for name in _list_names(files)}
 
 
 def parse_entries(lock: str) -> dict[tuple[str, str], str]:
@@ -72,14 +100,14 @@ def parse_versions(lock: str) -> dict[str, str]:
 
 def join_entries(tree: Tree, variant: Variant) -> str:
     """Join the text of all entries of an image's lock; empty if it has no lock."""
-    texts = [_read_text(tree, f"{variant.lock_folder}/{name}") for name in FILES]
+    texts = [_read_text(tree, f"{variant.lock_folder}/{name}") for name in ALL_FILES]
     return "\n".join(entry for text in texts for entry in parse_entries(text).values())
 
 
 def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
     """Return the version of every package of the image, over its lock files."""
     found: dict[str, str] = {}
-    for path in (f"{variant.lock_folder}/{name}" for name in FILES):
+    for path in (f"{variant.lock_folder}/{name}" for name in ALL_FILES):
         found |= _parse_file(tree[path].data) if path in tree else {}
     return found
 
@@ -122,7 +150,7 @@ def explain_staleness(tree: Tree, variant: Variant) -> str:
         return f"{folder}: no lock"
     texts: dict[str, str] = {}
     recorded: dict[str, str] = {}
-    for name in FILES:
+    for name in (*FILES, *([ADDED] if is_thin(tree, variant) else [])):
         if name not in present:
             return f"{folder}/{name}: expected this file, found none"
         first, platform, recorded[name], texts[name] = [
@@ -135,7 +163,11 @@ def explain_staleness(tree: Tree, variant: Variant) -> str:
             return f"{folder}/{name}:1: stale: {_explain_other_request(tree, variant, first)}"
         if platform != FOR + variant.settings.platform:
             return f"{folder}/{name}:2: stale: expected {FOR + variant.settings.platform!r}, found {platform[:100]!r}"
-    return _explain_mixture(folder, texts, recorded) or _explain_broken_rule(variant, texts)
+    return (
+        _explain_mixture(folder, texts, recorded)
+        or _explain_other_release(tree, variant, texts)
+        or _explain_broken_rule(variant, texts)
+    )
 
 
 def _explain_other_request(tree: Tree, variant: Variant, first: str) -> str:
@@ -153,6 +185,18 @@ def _explain_other_request(tree: Tree, variant: Variant, first: str) -> str:
     if not lacking:
         return "made when the buildspec asked for more packages, or for another Python, suite or index"
     return f"the buildspec asks for {'; '.join(lacking[:MOST_NAMED])}{more}"
+
+
+def _explain_other_release(tree: Tree, variant: Variant, texts: Mapping[str, str]) -> str:
+    """Name the first file that is not the released image's, in a lock that only adds to it."""
+    if variant.base is None or not is_thin(tree, variant):
+        return ""
+    released = read_entries(tree, variant.base)
+    for name in FILES:
+        if texts[name] != released.get(name, ""):
+            place = f"{variant.base.lock_folder}/{name}"
+            return f"{variant.lock_folder}/{name}: stale: expected the entries of {place}, found others"
+    return ""
 
 
 def _explain_mixture(folder: str, texts: Mapping[str, str], recorded: Mapping[str, str]) -> str:
@@ -177,7 +221,7 @@ def _explain_broken_rule(variant: Variant, texts: Mapping[str, str]) -> str:
     The file was made before the rule.
     """
     limits = {limit: normal_name(limit) for limit in variant.constraints}
-    for file in FILES:
+    for file in texts:
         found = parse_versions(texts[file])
         for limit, name in limits.items():
             if name in found and not satisfies(found[name], limit.removeprefix(name)):
@@ -198,7 +242,7 @@ def _decode(data: bytes) -> str:
 def _hash_entries(texts: Mapping[str, str]) -> str:
     """Return `sha256:...` of all entries of a lock."""
     total = hashlib.sha256()
-    for name in FILES:
+    for name in _list_names(texts):
         data = texts[name].encode()
         total.update(f"{name} {len(data)}\n".encode() + data)
     return f"sha256:{total.hexdigest()}"
@@ -246,14 +290,19 @@ def explain_other_cuda(device: str, versions: Mapping[str, str]) -> str:
     return f"expected packages for device {device}, found {name}=={versions[name]}, which is for {found}"
 
 
-def find_chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
-    """Find the shortest chain of requirements from the buildspec to a package; the package is last."""
+def find_chain(
+    name: str, required_by: Mapping[str, Sequence[str]], starts: Collection[str] | None = None
+) -> list[str]:  # fmt: skip
+    """Find the shortest chain of requirements from the buildspec to a package; the package is last.
+
+    `starts`: packages of which one begins the chain, if any chain does.
+    """
     chains = deque([[name]])
     seen = {name}
     while chains:
         shortest = chains.popleft()
-        parents = required_by.get(shortest[0], ())
-        if BUILDSPEC in parents or not parents:
+        parents = [parent for parent in required_by.get(shortest[0], ()) if starts is None or parent != BUILDSPEC]
+        if shortest[0] in starts if starts is not None else BUILDSPEC in parents or not parents:
             return shortest
         chains.extend([parent, *shortest] for parent in parents if parent not in seen)
         seen.update(parents)

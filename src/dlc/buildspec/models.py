@@ -33,6 +33,7 @@ from dlc.buildspec.patterns import (
     REQUIREMENT,
     SERIES,
     SHA256,
+    USER,
     VARIABLE,
     VERSION,
     WHOLE,
@@ -44,6 +45,16 @@ from dlc.buildspec.versions import debian_clauses, is_range
 UNKNOWN = "unknown"
 # Stands for a version: `dlc lock` finds the newest that goes with all else.
 NEWEST = "*"
+
+# Users and groups of Debian, and of packages that images have or that many add.
+SYSTEM_USERS = frozenset((
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
+    "backup", "list", "irc", "gnats", "nobody", "nogroup", "sshd", "adm", "tty", "disk", "dialout", "fax", "voice",
+    "cdrom", "floppy", "tape", "sudo", "audio", "dip", "operator", "src", "shadow", "utmp", "video", "sasl",
+    "plugdev", "staff", "users", "crontab", "input", "sgx", "kvm", "render", "netdev", "messagebus", "rdma",
+    "docker", "ssl-cert", "postgres", "mysql", "redis", "ntp",
+))  # fmt: skip
+PEOPLE = range(1000, 60000)
 
 
 def _real_day(text: str) -> str:
@@ -86,6 +97,18 @@ def _real_condition(text: str) -> str:
 def _real_debian_condition(text: str) -> str:
     debian_clauses(text)
     return text
+
+
+def _free_user(text: str) -> str:
+    if text in SYSTEM_USERS or text.startswith("systemd-"):
+        raise ValueError("a name that is no user or group of Debian, and not root")
+    return text
+
+
+def _people_uid(text: str) -> str:
+    if int(text) not in PEOPLE:
+        raise ValueError(f"a number from {PEOPLE.start} to {PEOPLE.stop - 1}, which Debian leaves to people")
+    return str(int(text))
 
 
 OsPackage = Annotated[str, Field(pattern=DEBIAN_NAME)]
@@ -194,6 +217,17 @@ class CudaCompat(Model):
     sha256: Annotated[str, Field(pattern=SHA256)] = Field(default="", description="hash of the package")
 
 
+class User(Model):
+    """Who runs in a project's image in the place of root."""
+
+    name: Annotated[str, Field(pattern=USER), AfterValidator(_free_user)] = Field(
+        description="the user's name, with a home folder and a group of this name"
+    )
+    uid: Annotated[str, Field(pattern=WHOLE), AfterValidator(_people_uid)] = Field(
+        default="1000", description="the number of user and group"
+    )
+
+
 class Settings(Model):
     """All that defaults.yml sets and a file, a variant or --set may change."""
 
@@ -223,6 +257,7 @@ class Settings(Model):
     )
     extras: tuple[ListName, ...] = Field(default=(), description="names of lists that an image has on top, for --set")
     env: dict[Variable, Line] = Field(default={}, description="environment variables of the image")
+    user: User | None = Field(default=None, description="who runs in a project's image; without it root")
     indexes: dict[IndexName, Index] = Field(
         default={},
         description="name -> address and packages: an index for these packages only; the user's own indexes come first",

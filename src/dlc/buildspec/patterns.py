@@ -30,6 +30,7 @@ MEANINGS = {
     r"^(yes|no)$": "yes or no",
     r"^(unknown|[0-9]{1,9}(\.[0-9]{1,9})?)$": "US dollars for an hour such as 3.825, or unknown",
     r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9\-]+$": "a machine's type such as c5.18xlarge, without `ml.`",
+    r"^[a-z][a-z0-9_\-]{0,31}$": "a user's name: at most 32 of a-z, 0-9, _ and -, a letter first",
     r"^(dlc ?>= ?[0-9]+(\.[0-9]+){0,3})?$": "dlc >= VERSION, such as dlc >= 1.0, or nothing",
     # Neither a query nor a fragment: the first may be a password, the second would be a hash of its own.
     r"^(https://[^\s@?#\\]+/|([A-Za-z0-9_][A-Za-z0-9._\-]*/)*)dlc-[0-9][A-Za-z0-9.+!%]*-py3-none-any\.whl$": (
@@ -40,5 +41,6 @@ MEANINGS = {
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
     DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
-    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE, REQUIRES, WHEEL, DIGEST,
+    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE, USER, REQUIRES, WHEEL,
+    DIGEST,
 ) = MEANINGS  # fmt: skip

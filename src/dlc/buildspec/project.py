@@ -12,7 +12,7 @@ from packaging.version import Version
 from pydantic import AfterValidator, Field
 
 import dlc
-from dlc.buildspec.models import Budget, Index, IndexName, Line, Name, OsPackage, Requirement, Variable
+from dlc.buildspec.models import Budget, Index, IndexName, Line, Name, OsPackage, Requirement, User, Variable
 from dlc.buildspec.patterns import DIGEST, LINE, NO_SPACES, REPOSITORY, REQUIRES, WHEEL
 from dlc.buildspec.patterns import INDEX as DASHED
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report, require_value
@@ -62,6 +62,7 @@ class ProjectFile(Model):
     os_packages: tuple[OsPackage, ...] = Field(default=(), description="Debian packages on top")
     env: dict[Variable, Line] = Field(default={}, description="environment variables of the image")
     labels: dict[Name, str] = Field(default={}, description="labels of the image")
+    user: User | None = Field(default=None, description="who runs in the image: NAME, or name and uid")
     indexes: dict[IndexName, Index] = Field(default={}, description="indexes for packages of one's own")
     repository: Annotated[str, Field(pattern=REPOSITORY)] = Field(
         default="", description="first part of the image's reference; default: the name"
@@ -95,9 +96,17 @@ def read_project(tree: Tree) -> Project | None:
     if node and isinstance(node.value, str | tuple):
         problems = [*problems, Problem(node.mark, "", "a mapping", describe_node(node))]
         node = None
-    node = require_value(node, problems)
+    node = _spell_out_user(require_value(node, problems))
     _require_version(node)
     return Project(require_value(*validate_node(ProjectFile, node)), node)
+
+
+def _spell_out_user(node: Node) -> Node:
+    """Return the file with `user: {name: NAME}` in the place of `user: NAME`."""
+    user = node.at(("user",))
+    if user is None or not isinstance(user.value, str):
+        return node
+    return replace(node, value={**node.children(), "user": replace(user, value={"name": user})})
 
 
 def _require_version(node: Node) -> None:
@@ -179,7 +188,7 @@ def make_layer(project: Project, base: Variant) -> Node:
         entries["packages"] = replace(packages, value={"training": training, "missing": _ask_for_missing(file, base)})
     if debian := node.at(("os_packages",)):
         entries["os_packages"] = _join(base, ("os_packages",), debian)
-    entries |= {key: child for key in ("env", "labels", "indexes", "budget") if (child := node.at((key,)))}
+    entries |= {key: child for key in ("env", "labels", "indexes", "budget", "user") if (child := node.at((key,)))}
     return Node(entries, node.mark)
 
 

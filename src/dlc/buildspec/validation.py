@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -98,5 +99,8 @@ def _find_model(model: type[BaseModel], steps: tuple[str | int, ...]) -> type[Ba
         else:
             # This is dict[key, value] or tuple[item, ...].
             kind = get_args(kind)[0 if isinstance(step, int) else 1]
+        # A mapping that may be absent.
+        if isinstance(kind, UnionType):
+            kind = get_args(kind)[0]
     found: type[BaseModel] = kind
     return found

@@ -22,7 +22,7 @@ from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, say_progress, warn_of_end, warn_of_other_tool
-from dlc.cli.lock import lock_new_project
+from dlc.cli.lock import explain_own_layers, lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
@@ -84,17 +84,22 @@ class Order:
 def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, display: Display) -> list[buildx.Result]:
     """Build the selected images that the engine lacks; return what it then has of all of them."""
     engine = order.engine
-    remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.refs)), 0.0
+    remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.all_refs)), 0.0
     if remaining.selected:
         with _wait_for_turn(remaining, engine):
             # Ask again: another dlc may have built them meanwhile.
-            existing = images.find_keys(engine, plan.refs)
+            existing = images.find_keys(engine, plan.all_refs)
             remaining = _drop_current(remaining, existing)
             if remaining.selected:
+                for line in explain_own_layers(
+                    [each for each in variants if each.id in remaining.selected], order.tree
+                ):
+                    print(line, file=sys.stderr, flush=True)
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
                 _announce(remaining, variants, existing)
-                seconds = _run_bake(remaining, order, display)
+                # A builder that is no engine has no images.
+                seconds = _run_bake(remaining if order.builder else remaining.begin_from(existing), order, display)
     results = buildx.read_results(plan, engine, seconds, set(remaining.selected))
     _keep_times(results)
     return results

@@ -12,7 +12,7 @@ import dlc
 from dlc.build.tool_wheel import HASH_WORD, ToolWheel
 from dlc.buildspec.devcontainer import FILE as DEVCONTAINER
 from dlc.buildspec.devcontainer import write_devcontainer
-from dlc.buildspec.lockfile import FILES
+from dlc.buildspec.lockfile import ADDED, read_entries, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.project import LONGEST_NAME
 from dlc.buildspec.selection import find_image
@@ -20,7 +20,7 @@ from dlc.buildspec.tool_pin import PIN
 from dlc.buildspec.variant import Variant
 from dlc.cli import init_tool
 from dlc.core.atomic_files import report_disk_errors, write_new_files
-from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_text, read_tree, read_workspace
+from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_tree, read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import SpecError, UsageError
 from dlc.core.platforms import ANY_PLATFORM
@@ -154,8 +154,9 @@ def list_files(
     files: dict[str, str | bytes] = {".gitignore": IGNORED, SCRIPT: script.read_text()}
     files |= init_tool.list_tool_files(tool, folder) if tool else {}
     if own.lock_input() == base.lock_input():
-        # The same request: the released lock is its lock, and no index has to be asked.
-        files |= {f"{own.lock_folder}/{name}": read_text(tree, f"{base.lock_folder}/{name}") for name in FILES}
+        # The same request: nothing is added to the released lock, and no index has to be asked.
+        texts = with_headers(own.lock_digest(), {**read_entries(tree, base), ADDED: ""}, own.settings.platform)
+        files |= {f"{own.lock_folder}/{name}": text for name, text in texts.items()}
     if args.devcontainer:
         files[DEVCONTAINER] = write_devcontainer(own)
     return {**files, PROJECT: text}

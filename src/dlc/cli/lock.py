@@ -9,9 +9,10 @@ from pathlib import Path
 
 import dlc
 from dlc.build.tool_wheel import read_pinned
-from dlc.buildspec.lockfile import join_entries, locked_versions, parse_entries
+from dlc.buildspec.lockfile import join_entries, list_changes, locked_versions, parse_entries
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.os_packages import require_os_packages
+from dlc.buildspec.locks.own_lock import make_own_lock
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.tool_pin import TOOL_LOCK, ToolPin, read_named_tool, write_tool_lock
 from dlc.buildspec.variant import Variant
@@ -85,13 +86,19 @@ def write_lock(variant: Variant, tree: Tree, home: Path) -> str:
 
     With --set, and on top of a released image, only what is asked for is to differ, not what indexes have newer since.
     """
-    below = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else variant.base
     with show_work(variant.id, "lock"):
-        texts = resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else ""))
+        texts, notes = _resolve(variant, tree)
     with report_disk_errors(home, ""):
         resolve.store_lock(texts, home / variant.lock_folder)
     new = {name: version for text in texts.values() for name, version in parse_entries(text)}
-    return describe_change(variant, locked_versions(tree, variant), locked_versions(tree, below) if below else {}, new)
+    below = _find_below(variant)
+    released = locked_versions(tree, below) if below else {}
+    return "\n".join([describe_change(variant, locked_versions(tree, variant), released, new), *notes])
+
+
+def _find_below(variant: Variant) -> Variant | None:
+    """Return the image whose versions a lock keeps: the one before --set, or the released one of a project."""
+    return variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else variant.base
 
 
 def describe_change(
@@ -110,6 +117,27 @@ def describe_change(
     more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     changes = "1 change" if len(lines) == 1 else f"{len(lines) or 'no'} changes"
     return "\n".join([f"{head}; {changes} against {against}", *lines[:SHOWN], *more])
+
+
+def _resolve(variant: Variant, tree: Tree) -> tuple[Mapping[str, str], list[str]]:
+    """Return the files of an image's lock, and what a project's user should know of it."""
+    if variant.base:
+        own = make_own_lock(variant, variant.base, tree)
+        return own.texts, explain_layers(own.changed, variant.base)
+    below = _find_below(variant)
+    return resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else "")), []
+
+
+def explain_layers(changed: Sequence[str], base: Variant) -> list[str]:
+    """Return lines that say why an image has layers of its own in the place of released ones; none if it has not."""
+    head = f"  package layers of its own, in the place of those of {base.id}:"
+    return [head, *(f"    {each}" for each in changed)] if changed else []
+
+
+def explain_own_layers(variants: Sequence[Variant], tree: Tree) -> list[str]:
+    """Return these lines for the images of projects, from their locks."""
+    owned = [(variant, variant.base) for variant in variants if variant.base]
+    return [line for variant, base in owned for line in explain_layers(list_changes(tree, variant), base)]
 
 
 def lock_new_project(

@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
         return show_rebuilt(args)
     from dlc.buildspec.matrix import load_variants
+    from dlc.cli.lock import explain_own_layers
     from dlc.core.checkout import find_workspace, read_workspace
     from dlc.plan.plan import plan_variants
 
@@ -94,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
         print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": warnings})
     else:
         print_text(targets_as_text(plan, decisions) if args.targets else as_text(plan, decisions), DECISIONS)
+        for line in explain_own_layers(variants, tree):
+            print(line)
     return 0
 
 

@@ -221,7 +221,9 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
             folder=folder,
             token=secrets.token_hex(16),
         )
-        return replace(job, platform=name_foreign(variant))
+        own = variant.settings.user if variant else None
+        # The folders of a job are made for its user.
+        return replace(job, platform=name_foreign(variant), user=job.user or (own.name if own else ""))
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
 

@@ -137,11 +137,11 @@ def list_entries(
 
 def _map_lock_files(tree: Tree, variant: Variant) -> dict[str, str]:
     """Return the file of the lock that each package is in."""
-    from dlc.buildspec.lockfile import FILES, parse_versions
+    from dlc.buildspec.lockfile import ALL_FILES, parse_versions
     from dlc.core.checkout import files_below
 
     lock = files_below(tree, variant.lock_folder)
-    texts = {file: lock[file].data.decode(errors="replace") for file in FILES if file in lock}
+    texts = {file: lock[file].data.decode(errors="replace") for file in ALL_FILES if file in lock}
     return {name: file for file, text in texts.items() for name in parse_versions(text)}
 
 

@@ -17,10 +17,14 @@ class Repo:
 
 @dataclass(frozen=True)
 class Host:
-    """Files that `dlc.build.host_inputs` prepares on this host; `version` if it changes what is in the image."""
+    """Files that `dlc.build.host_inputs` prepares on this host; `version` if it changes what is in the image.
+
+    `locks`: the lock files whose wheels they are, by their path from the root.
+    """
 
     name: str
     version: str = ""
+    locks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"host:{self.name}" + (f"=={self.version}" if self.version else "")

@@ -13,8 +13,9 @@ from dlc.buildspec.variant import Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree, files_below, read_text
 from dlc.core.errors import SelectorError
-from dlc.plan.contexts import Image, Repo, TargetRef, make_identity
-from dlc.plan.targets import Target, make_targets
+from dlc.plan.contexts import Context, Image, Repo, TargetRef, make_identity
+from dlc.plan.own_image import list_targets
+from dlc.plan.targets import Target
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,12 @@ class Plan:
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """Return the Docker references of all images in it."""
+        """Return the Docker references of the images that were asked for."""
+        return tuple(tag for identifier in self.selected for tag in self.target(identifier).tags)
+
+    @property
+    def all_refs(self) -> tuple[str, ...]:
+        """Return the same and those of the released images below them."""
         return tuple(tag for target in self.targets for tag in target.tags)
 
     @property
@@ -55,6 +61,19 @@ class Plan:
         keep = [identifier for identifier in self.selected if identifier not in skipped]
         needed = {ancestor for identifier in keep for ancestor in self.ancestry(identifier)}
         return Plan(tuple(target for target in self.targets if target.id in needed), tuple(keep))
+
+    def begin_from(self, existing: Mapping[str, str]) -> Plan:
+        """Return the plan that takes the released images below from an engine which has them, by their content keys.
+
+        Layers are the same bytes: nothing below has to be in the engine's build cache. `existing` as in `decisions`.
+        """
+        there: dict[str, Context] = {
+            target.id: Image(target.tags[0], local=True)
+            for target in self.targets
+            if target.id not in self.selected and target.tags and existing.get(target.tags[0]) == target.key
+        }
+        taken = tuple(replace(target, contexts=_replace_links(target, there)) for target in self.targets)
+        return Plan(taken, self.selected).without(())
 
     def ancestry(self, identifier: str) -> set[str]:
         """Return the id itself and those of all targets below it."""
@@ -76,6 +95,14 @@ class Plan:
     def as_dict(self) -> dict[str, object]:
         """Return a value for JSON."""
         return {"selected": list(self.selected), "targets": [_target_as_dict(target) for target in self.targets]}
+
+
+def _replace_links(target: Target, there: Mapping[str, Context]) -> dict[str, Context]:
+    """Return a target's contexts with others in the place of links to these targets."""
+    return {
+        name: there.get(context.id, context) if isinstance(context, TargetRef) else context
+        for name, context in target.contexts.items()
+    }
 
 
 def _target_as_dict(target: Target) -> dict[str, object]:
@@ -124,7 +151,7 @@ def plan_variants(
     require_sound(tree, variants)
     targets: dict[str, Target] = {}
     for variant in variants:
-        for target in make_targets(variant, tree, images or {}):
+        for target in list_targets(variant, tree, images or {}):
             if target.id not in targets:
                 targets[target.id] = _add_key(target, targets, tree)
     return Plan(tuple(targets.values()), tuple(variant.id for variant in variants))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from dlc.buildspec import cuda_efa
-from dlc.buildspec.lockfile import framework_version, locked_versions, parse_versions
+from dlc.buildspec.lockfile import FRAMEWORK, TRAINING, framework_version, locked_versions, parse_versions
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree, read_text
@@ -24,7 +24,6 @@ RUNTIME = Repo("src/dlc_runtime")
 CHANNEL = Repo("src/dlc_channel")
 # The hashes of the uv that installs an image's packages. Content keys have its version, whatever uv this host has.
 UV_LOCK = "docker/export/prepare/uv.txt"
-WHEELS = Host("wheels")
 # What a step needs of the target `tools` to run in a layer that begins from nothing.
 TOOLS = ("/usr", "/bin", "/lib", "/lib64", "/scripts")
 # What wheels of NVIDIA say of their licence: it allows use and to hand on, and is no open one.
@@ -38,6 +37,13 @@ OFFERED = {
     "skeleton": TOOLS_TAKE,
     "cuda": (*TOOLS_TAKE, "wheels"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
+}
+# Stage of any Dockerfile -> the lock files from which its steps install wheels.
+INSTALLS = {
+    "cuda": ("cuda.txt",),
+    "compiled": ("cuda.txt", FRAMEWORK, "compiled.txt"),
+    "framework": (FRAMEWORK,),
+    "training": (TRAINING,),
 }
 OURS = ("entrypoint", "runtime", "channel")
 IMAGE = (*BASE, "OS_PACKAGES", *OURS, "efa-software", "EFA_VERSION", "EFA_PACKAGES", "cuda-compat", "CUDA_MAJOR")
@@ -80,7 +86,7 @@ def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> t
     below: dict[str, Context] = {
         "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
         "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
-        "uv": Host(f"uv{variant.platform.suffix}", read_uv_version(tree)),
+        "uv": name_uv(variant, tree),
     }
     lowest = "cuda" if cuda_efa.shared_packages(locked_versions(tree, variant)) else "skeleton"
     stages = {"tools": "tools", "lowest": lowest, "compiled": "compiled"}
@@ -90,6 +96,11 @@ def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> t
     image = _make_image(variant, tree, below, settings or training)
     found = (*rootfs, *offered.values(), framework, training, *([settings] if settings else []), image)
     return tuple(replace(target, platform=variant.platform.name) for target in found)
+
+
+def name_uv(variant: Variant, tree: Tree) -> Host:
+    """Return the uv that installs the packages of an image."""
+    return Host(f"uv{variant.platform.suffix}", read_uv_version(tree))
 
 
 def read_uv_version(tree: Tree) -> str:
@@ -125,7 +136,7 @@ def _make_shared(variant: Variant, below: Mapping[str, Context], stage: str, tak
         dockerfile=SHARED,
         context=Repo(variant.lock_folder),
         stage=stage,
-        contexts={name: context for name, context in _make_contexts(variant, below).items() if name in takes},
+        contexts={name: context for name, context in _make_contexts(variant, below, stage).items() if name in takes},
         args={name: value for name, value in _make_arguments(variant).items() if name in takes},
     )
 
@@ -138,20 +149,27 @@ def _make_framework_and_training(variant: Variant, offered: Mapping[str, Target]
     `offered`: the name that this Dockerfile has for a target -> the target.
     """
     stages = {name: TargetRef(target.id) for name, target in offered.items()}
+    wheels = {stage: name_wheels(variant, *INSTALLS[stage]) for stage in ("framework", "training")}
     framework = Target(
         id=f"{variant.id}/framework",
         dockerfile=variant.dockerfile,
         context=Repo(variant.lock_folder),
         stage="framework",
-        contexts={"tools": stages["tools"], "lowest": stages["lowest"], "wheels": WHEELS},
+        contexts={
+            "tools": stages["tools"],
+            "lowest": stages["lowest"],
+            "wheels": name_wheels(variant, *INSTALLS["framework"]),
+        },
     )
-    own: dict[str, Context] = {"framework": TargetRef(framework.id), "scripts": SCRIPTS, "wheels": WHEELS}
+    own: dict[str, Context] = {
+        "framework": TargetRef(framework.id), "scripts": SCRIPTS, "wheels": wheels["training"]
+    }  # fmt: skip
     return framework, replace(framework, id=f"{variant.id}/training", stage="", contexts={**stages, **own})
 
 
 def _make_settings(variant: Variant, training: Target) -> Target | None:
     """Return what the buildspec says that is no package: environment variables, and names of packages in others."""
-    lines = [f"ENV {name}={_quote(value)}\n" for name, value in sorted(variant.settings.env.items())]
+    lines = write_variables(variant.settings.env)
     contexts: dict[str, Context] = {"training": TargetRef(training.id)}
     if variant.provided:
         lines.insert(0, _write_stand_ins(variant.provided))
@@ -160,6 +178,11 @@ def _make_settings(variant: Variant, training: Target) -> Target | None:
         return None
     dockerfile = "".join(["FROM training\n", *lines])
     return Target(f"{variant.id}/settings", dockerfile, Host("nothing"), contexts=contexts, inline=True)
+
+
+def write_variables(env: Mapping[str, str]) -> list[str]:
+    """Write a Dockerfile's line for each environment variable."""
+    return [f"ENV {name}={_quote(value)}\n" for name, value in sorted(env.items())]
 
 
 def _write_stand_ins(provided: Mapping[str, str]) -> str:
@@ -180,11 +203,19 @@ def _make_image(variant: Variant, tree: Tree, below: Mapping[str, Context], trai
     name, takes = ("cuda-image", CUDA_IMAGE) if cuda_efa.device_major(variant.settings.device) else ("image", IMAGE)
     stage = _make_shared(variant, below, name, takes)
     contexts = {**stage.contexts, "training": TargetRef(training.id)}
-    return replace(stage, id=variant.id, contexts=contexts, labels=_make_labels(variant, tree), tags=(variant.ref,),
+    return replace(stage, id=variant.id, contexts=contexts, labels=make_labels(variant, tree), tags=(variant.ref,),
                    indexed=variant.indexed)  # fmt: skip
 
 
-def _make_contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Context]:
+def name_wheels(variant: Variant, *files: str) -> Host:
+    """Return the folder with the wheels of these lock files. An own wheel in it changes no step but those that use it.
+
+    What is in it is pinned by the files, so their names are no part of a content key.
+    """
+    return Host("wheels", locks=tuple(f"{variant.lock_folder}/{name}" for name in files))
+
+
+def _make_contexts(variant: Variant, below: Mapping[str, Context], stage: str) -> dict[str, Context]:
     software, compat = variant.settings.efa, variant.settings.cuda_compat
     return {
         **below,
@@ -194,7 +225,7 @@ def _make_contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, 
         "runtime": RUNTIME,
         "channel": CHANNEL,
         "ca": Host("ca"),
-        "wheels": WHEELS,
+        "wheels": name_wheels(variant, *INSTALLS.get(stage, ())),
         "efa-software": Pinned(software.sha256, software.url) if software.source == "installer" else Host("nothing"),
         "cuda-compat": Pinned(compat.sha256, compat.url) if compat.url else Host("nothing"),
     }
@@ -217,7 +248,7 @@ def _make_arguments(variant: Variant) -> dict[str, str]:
     }
 
 
-def _make_labels(variant: Variant, tree: Tree) -> dict[str, str]:
+def make_labels(variant: Variant, tree: Tree) -> dict[str, str]:
     """Return the labels that are part of the content key. The bake file adds revision and date."""
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)

@@ -15,7 +15,7 @@ import pytest
 from dlc.build.bake_file import HostInputs, bake_name, render
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, make_plan
-from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
+from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, specimen, unlocked
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -64,15 +64,21 @@ def test_the_default_group_is_what_was_selected() -> None:
 def test_every_target_link_names_a_target_of_the_file() -> None:
     targets = baked(make_plan(specimen()))["target"]
     links = [v for target in targets.values() for v in target["contexts"].values() if v.startswith("target:")]
-    assert len(links) == 16
+    assert len(links) == 22
     assert {link.removeprefix("target:") for link in links} <= set(targets)
 
 
-def test_a_stage_of_the_same_dockerfile_is_no_build_of_its_own() -> None:
+def test_each_stage_is_a_target_because_its_wheels_are_its_own() -> None:
     targets = baked(make_plan(specimen()))["target"]
-    assert bake_name(f"{TORCH_ID}/framework") not in targets
-    training = targets[bake_name(f"{TORCH_ID}/training")]
-    assert sorted(training["contexts"]) == ["compiled", "lowest", "scripts", "tools", "wheels"]
+    framework, training = (targets[bake_name(f"{TORCH_ID}/{name}")] for name in ("framework", "training"))
+    assert training["contexts"]["framework"] == f"target:{bake_name(f'{TORCH_ID}/framework')}"
+    assert framework["target"] == "framework"
+
+
+def test_bake_reads_no_variable_of_its_own_in_a_dockerfile_that_is_written_by_dlc() -> None:
+    tree = locked(changed(unlocked(), PYTORCH_PATH, f"{PYTORCH}    env: {{HOMES: '${{HOME}} %{{x}}'}}\n"))
+    [settings] = [t for name, t in baked(make_plan(tree, [TORCH_ID]))["target"].items() if name.endswith("_settings")]
+    assert settings["dockerfile-inline"] == 'FROM training\nENV HOMES="\\$${HOME} %%{x}"\n'
 
 
 def test_secrets_are_given_as_places_and_never_to_the_root_file_system() -> None:

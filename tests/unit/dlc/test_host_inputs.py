@@ -19,7 +19,7 @@ from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
 from dlc.core.errors import LockError
 from dlc.plan.contexts import Host, Repo
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import UV_LOCK, WHEELS, Target
+from dlc.plan.targets import UV_LOCK, Target
 from harness.specimen import specimen
 
 CA = Host("ca")
@@ -36,6 +36,9 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         for name in names:
             monkeypatch.delenv(name, raising=False)
     return monkeypatch
+
+
+WHEELS = Host("wheels", locks=("locks/framework.txt",))
 
 
 def tree_with_lock(lock: str) -> Tree:

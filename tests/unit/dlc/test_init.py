@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlc.__main__ import main
-from dlc.buildspec.lockfile import FILES, explain_staleness
+from dlc.buildspec.lockfile import ALL_FILES, explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.init import DEFAULT, make_name
 from dlc.core.atomic_files import write_new_files
@@ -29,7 +29,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_new_project_is_planned_at_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "demo"]) == 0
-    locks = [f"locks/{DEFAULT}-demo/{name}" for name in FILES]
+    locks = [f"locks/{DEFAULT}-demo/{name}" for name in ALL_FILES]
     assert names(here / "demo") == sorted([".gitignore", "dlc.yml", "train.py", *locks])
     assert "next: cd demo && dlc build && dlc run" in capsys.readouterr().out
     tree = read_workspace(find_workspace(here / "demo"))

@@ -10,7 +10,7 @@ from dlc.build.export.dockerfile import ROOTFS, SETTINGS
 from dlc.build.export.stages import Stage, parse_stages
 from dlc.build.one_dockerfile import join_targets
 from dlc.core.checkout import Tree, find_root, read_text, read_tree
-from dlc.plan.contexts import TargetRef
+from dlc.plan.contexts import Host, TargetRef
 from dlc.plan.plan import Plan, make_plan
 
 TREE = read_tree(find_root(Path(__file__).parent))
@@ -57,12 +57,13 @@ def test_each_stage_begins_from_and_takes_from_what_is_there_and_runs_the_same_s
     there = {"scratch", *image.contexts}
     parts = [target for target in before.targets if ROOTFS not in target.id]
     assert {*image.args.items()} == {item for part in parts for item in part.args.items()}
-    assert {*image.contexts.items()} == {
+    assert {(name.partition("-")[0] if name.startswith("wheels-") else name, value)
+            for name, value in image.contexts.items()} == {
         (name, value)
         for part in parts
         for name, value in part.contexts.items()
         if not isinstance(value, TargetRef) or ROOTFS in value.id
-    }
+    }  # fmt: skip
     for stage in joined_stages(plan, tree, identifier):
         assert {stage.base, *stage.sources} <= there, stage.name
         assert any(_drop_names(body) == _drop_names(stage.body) for body in own[stage.name]), stage.name
@@ -81,3 +82,18 @@ def test_images_that_are_built_together_are_a_target_each() -> None:
     assert [target.id for target in plan.targets if ROOTFS not in target.id] == list(before.selected)
     assert len({plan.target(name).dockerfile for name in two}) == len(two)
     assert all(joined_stages(plan, tree, name) for name in two)
+
+
+def test_each_step_keeps_the_wheels_of_its_own_lock_files() -> None:
+    """So that a wheel in a user's own folder changes the steps that install it, and no other."""
+    identifier = "pytorch-2.15-training-cu132-py313"
+    plan, _ = join_targets(plan_of(identifier), TREE)
+    found = {name: value for name, value in plan.target(identifier).contexts.items() if name.startswith("wheels")}
+    assert {
+        name: [Path(path).stem for path in value.locks] for name, value in found.items() if isinstance(value, Host)
+    } == {
+        "wheels-cuda": ["cuda"],
+        "wheels-horovod": ["cuda", "framework", "compiled"],
+        "wheels-framework": ["framework"],
+        "wheels-training": ["training"],
+    }

@@ -17,7 +17,7 @@ from dlc.debian import suites
 from dlc.plan.changes import Difference, ImageChanges
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, make_identity
 from dlc.plan.plan import Decision, Plan, make_plan
-from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV_LOCK, WHEELS, Target
+from dlc.plan.targets import CHANNEL, ENTRYPOINT, RUNTIME, SCRIPTS, UV_LOCK, Target
 from harness.examples import examples
 from harness.specimen import (
     PYTORCH,
@@ -114,7 +114,8 @@ def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one()
     assert own_base.target(f"{TORCH_ID}/tools").args["TOOLS_PACKAGES"] == "binutils python3 python3-distutils"
     compiled = plan.target(f"{TORCH_ID}/compiled")
     assert (compiled.args["FRAMEWORK"], compiled.args["BUILD_PACKAGES"]) == ("pytorch", "gcc")
-    assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (Host("uv", "VERSION"), WHEELS)
+    uv, wheels = compiled.contexts["uv"], compiled.contexts["wheels"]
+    assert (uv, str(wheels)) == (Host("uv", "VERSION"), "host:wheels")
 
 
 def test_a_framework_with_cuda_libraries_stands_on_a_layer_of_them_and_others_on_nothing() -> None:

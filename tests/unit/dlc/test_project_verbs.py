@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import dlc
 from dlc.__main__ import main
 from dlc.build.buildx import read_revision
-from dlc.buildspec.lockfile import FILES, explain_staleness, parse_versions, with_headers
+from dlc.buildspec.lockfile import ALL_FILES, explain_staleness, parse_versions
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.resolve import LockRequest
 from dlc.buildspec.matrix import load_variants
@@ -40,12 +41,11 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[LockRequest]:
     """What was to be resolved. No index is asked: the answer is what was preferred, and the package."""
     found: list[LockRequest] = []
 
-    def make_lock(request: LockRequest) -> dict[str, str]:
+    def resolve_packages(request: LockRequest, requirements: Sequence[str], constraints: Sequence[str] = ()) -> str:
         found.append(request)
-        entries = {"framework.txt": "torch==2.13.0+cpu\n", "training.txt": "einops==0.8.1\n"}
-        return with_headers(request.digest, {name: entries.get(name, "") for name in FILES})
+        return "\n".join([*constraints, "einops==0.8.1"])
 
-    monkeypatch.setattr(resolve, "make_lock", make_lock)
+    monkeypatch.setattr(resolve, "resolve_packages", resolve_packages)
     return found
 
 
@@ -57,7 +57,7 @@ def test_the_lock_is_written_into_the_project_and_prefers_the_released_versions(
     assert said[0].startswith(f"locks/{IMAGE}: 2 packages; ")
     assert said[0].endswith(" changes against the image below")
     assert said[1] == "  + einops 0.8.1"
-    assert sorted(path.name for path in (demo / f"locks/{IMAGE}").iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in (demo / f"locks/{IMAGE}").iterdir()) == sorted(ALL_FILES)
     [request] = requests
     preferred = parse_versions(request.preferred)
     assert preferred["torch"] == "2.13.0+cpu"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import find_root, read_text, read_tree
+from dlc.plan import own_image
+from dlc.plan.contexts import Host
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import SCRIPTS, SHARED, Target
 
@@ -88,8 +90,17 @@ def test_each_dockerfile_and_what_the_plan_hands_to_it_fit(target: Target) -> No
 
 
 def test_every_dockerfile_of_the_repository_is_built_by_some_image() -> None:
-    recipes = {path for path in TREE if path.endswith("/Dockerfile")}
+    recipes = {path for path in TREE if path.endswith("/Dockerfile")} - {own_image.DOCKERFILE}
     assert recipes == {target.dockerfile for target in TARGETS}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.id)
+def test_a_step_has_the_wheels_of_the_lock_files_that_it_mounts(target: Target) -> None:
+    steps = [stage.body for stage in reached(stages(read_text(TREE, target.dockerfile)), target.stage)
+             if stage.name not in target.contexts and "from=wheels," in stage.body]  # fmt: skip
+    mounted = {name for body in steps for name in re.findall(r"type=bind,source=(\w+\.txt),", body)}
+    folder = target.contexts.get("wheels")
+    assert {Path(path).name for path in (folder.locks if isinstance(folder, Host) else ())} == mounted
 
 
 def test_every_stage_is_part_of_some_image() -> None:

@@ -16,7 +16,7 @@ from dlc.build.export.stages import (
     rename_sources,
     set_defaults,
 )
-from dlc.buildspec.lockfile import FILES, parse_entries
+from dlc.buildspec.lockfile import ALL_FILES, parse_entries
 from dlc.buildspec.variant import IndexedPackages
 from dlc.core.checkout import Tree, read_text
 from dlc.core.environment import hide_password
@@ -28,7 +28,7 @@ from dlc.plan.targets import Target
 
 HOST_DOCKERFILE = "docker/export/host.Dockerfile"
 LOCKS = "locks"
-# An inline target is one of the base file systems, or the image's settings.
+# An inline target is one of the base file systems, the image's settings, or a project's image.
 ROOTFS, SETTINGS = "rootfs-", "settings"
 # Hosts that are another one for each machine.
 LOOPBACK = ("localhost", "127.", "::1", "0.")
@@ -63,16 +63,15 @@ def find_stage_name(target: Target, tree: Tree) -> str:
     if not target.inline:
         return target.stage or parse_stages(read_text(tree, target.dockerfile))[-1].name
     base, _, suite = target.id.rpartition(ROOTFS)
-    return f"{base}rootfs" if suites.is_system(suite) else SETTINGS
+    return f"{base}rootfs" if suites.is_system(suite) else parse_stages(target.dockerfile, SETTINGS)[-1].name
 
 
 def list_indexed(plan: Plan, tree: Tree) -> dict[str, tuple[IndexedPackages, dict[str, str]]]:
     """Map each index of the buildspec that the image's lock needs to its packages: name -> entry of the lock."""
     image = plan.target(plan.selected[0])
     folder = image.context.folder if isinstance(image.context, Repo) else ""
-    entries = {
-        pin[0]: entry for name in FILES for pin, entry in parse_entries(read_text(tree, f"{folder}/{name}")).items()
-    }
+    texts = [read_text(tree, path) for name in ALL_FILES if (path := f"{folder}/{name}") in tree]
+    entries = {pin[0]: entry for text in texts for pin, entry in parse_entries(text).items()}
     found = {
         index.index: (index, {name: entries[name] for name in index.packages if name in entries})
         for index in image.indexed

@@ -64,8 +64,11 @@ def list_files(plan: Plan, tree: Tree, stamps: Mapping[str, str], epoch: int, *,
 def _list_folders(plan: Plan) -> dict[str, str]:
     """Map each folder to the one of the repository that it is a copy of."""
     image = plan.target(plan.selected[0])
+    contexts = {name: context for target in plan.targets for name, context in target.contexts.items()}
     folders = {LOCKS: image.context, "scripts": SCRIPTS, "launcher": ENTRYPOINT, "library": RUNTIME,
-               "channel": CHANNEL, "debian": image.contexts["debian"], "prepare": Repo(PREPARE)}  # fmt: skip
+               "channel": CHANNEL, "debian": contexts["debian"], "prepare": Repo(PREPARE)}  # fmt: skip
+    if "project-scripts" in contexts:
+        folders["project"] = contexts["project-scripts"]
     return {name: context.folder for name, context in folders.items() if isinstance(context, Repo)}
 
 

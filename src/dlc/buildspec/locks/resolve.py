@@ -101,13 +101,17 @@ def make_lock(request: LockRequest) -> dict[str, str]:
 
     Raises LockError, with the resolver's explanation, when there is no solution, or none that an image may hold.
     """
+    return with_headers(request.digest, make_texts(request), request.platform)
+
+
+def make_texts(request: LockRequest) -> dict[str, str]:
+    """Resolve as `make_lock` does; return the files without their first lines."""
     whole = resolve_packages(request, [*request.framework, *request.training])
-    _require_sound(request, whole)
+    require_sound(request, whole)
     part = resolve_packages(request, list(request.framework), _list_pins(whole))
     framework = list(parse_versions(part))
     groups = {"framework": framework, "cuda": cuda_efa.shared_packages(framework)}
-    texts = split_lock(whole, {**groups, "source": request.source, "compiled": request.compiled})
-    return with_headers(request.digest, texts, request.platform)
+    return split_lock(whole, {**groups, "source": request.source, "compiled": request.compiled})
 
 
 def store_lock(texts: Mapping[str, str], folder: Path) -> None:
@@ -133,17 +137,22 @@ def split_lock(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]
     return {name: "\n".join(found) + "\n" if found else "" for name, found in texts.items()}
 
 
-def _require_sound(request: LockRequest, lock: str) -> None:
+def require_sound(request: LockRequest, lock: str) -> None:
     """Raise LockError, with the chains of requirements, for packages that no image may hold together."""
     if wrong := lockfile.explain_other_cuda(request.device, parse_versions(lock)):
         raise LockError(wrong, "set `device` to the CUDA version of these packages, or ask for other packages")
     if not lockfile.find_conflicts(parse_versions(lock)):
         return
-    annotated = _run_resolution(
-        request, ["--annotation-style", "line"], [*request.framework, *request.training], _list_pins(lock)
-    )
+    annotated = annotate(request, _list_pins(lock))
     if error := lockfile.conflict_error(parse_versions(lock), lockfile.parse_requirers(annotated)):
         raise error
+
+
+def annotate(request: LockRequest, pins: Sequence[str]) -> str:
+    """Return a resolution of these pins with a note for each package of what requires it."""
+    return _run_resolution(
+        request, ["--annotation-style", "line"], [*request.framework, *request.training], pins
+    )  # fmt: skip
 
 
 def resolve_packages(request: LockRequest, requirements: Sequence[str], constraints: Sequence[str] = ()) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dlc
-from dlc.buildspec.lockfile import FILES
+from dlc.buildspec.lockfile import ALL_FILES
 from dlc.core.checkout import PROJECT, Tree
 from dlc.core.labels import ID, KEY, PLATFORM, REVISION
 from dlc.images.proof.statement import Predicate
@@ -144,7 +144,7 @@ def _list_pinning_files(plan: Plan, tree: Tree) -> set[str]:
     """Return the Dockerfiles, and the locks and recorded versions, whose hashes every download is checked against."""
     found = {target.dockerfile for target in plan.targets if not target.inline}
     folders = {folder for target in plan.targets for folder in _list_folders(target)}
-    found |= {f"{folder}/{name}" for folder in folders for name in FILES}
+    found |= {f"{folder}/{name}" for folder in folders for name in ALL_FILES}
     suites = {target.id.removeprefix("rootfs-") for target in plan.targets if target.id.startswith("rootfs-")}
     found |= {f"docker/debian/{suite}/versions.txt" for suite in suites}
     return {path for path in (*found, PROJECT) if path in tree}

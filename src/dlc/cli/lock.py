@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dlc
 from dlc.buildspec.lockfile import join_entries, parse_entries
-from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks import direct, resolve
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress
@@ -68,9 +68,12 @@ def write_lock(variant: Variant, tree: Tree, home: Path) -> str:
     """
     below = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else variant.base
     say_progress(f"{variant.id}: lock")
-    texts = resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else ""))
-    with report_disk_errors(home, ""):
-        resolve.store_lock(texts, home / variant.lock_folder)
+    asked = resolve.make_request(variant, join_entries(tree, below) if below else "")
+    with direct.with_wheels(asked) as (request, wheels):
+        texts = resolve.make_lock(request)
+        with report_disk_errors(home, ""):
+            direct.keep_wheels(wheels, home, variant)
+            resolve.store_lock(texts, home / variant.lock_folder)
     return f"{variant.lock_folder}: {sum(len(parse_entries(text)) for text in texts.values())} packages"
 
 

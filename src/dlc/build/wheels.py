@@ -16,14 +16,16 @@ import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from packaging.tags import compatible_tags, cpython_tags
 
+from dlc.build import download
 from dlc.buildspec.lockfile import parse_entries
+from dlc.buildspec.locks.direct import KEPT, list_sources
 from dlc.buildspec.variant import IndexedPackages, normal_name
 from dlc.core.atomic_files import draft_folder
-from dlc.core.checkout import Tree, read_text
+from dlc.core.checkout import Tree, files_below, read_text
 from dlc.core.digests import FOLDER_MODE, MODE, hash_file, say_damaged
 from dlc.core.environment import (
     LOGIN_REMEDY,
@@ -38,7 +40,7 @@ from dlc.core.environment import (
 from dlc.core.errors import DlcError, LockError, PackageIndexError
 from dlc.core.platforms import MACHINES, PLATFORMS, Platform
 from dlc.core.process import run_program
-from dlc.plan.contexts import Repo
+from dlc.plan.contexts import Pinned, Repo
 from dlc.plan.plan import Plan
 
 FETCH_SECONDS = 3600.0
@@ -69,6 +71,7 @@ def make_wheels_folder(locks: Sequence[str], plan: Plan, tree: Tree, cache: Path
     wheels.chmod(FOLDER_MODE)
     known = frozenset(HASH.findall(text))
     remove_unlocked(wheels, known)
+    _add_direct(text, tree, wheels, cache)
     _add_own(text, known, [PLATFORMS[platform].machine for platform in plan.platforms], wheels, cache)
     folders = {path.rpartition("/")[0] for path in locks}
     indexed = [index for image in plan.targets for index in image.indexed
@@ -76,6 +79,27 @@ def make_wheels_folder(locks: Sequence[str], plan: Plan, tree: Tree, cache: Path
     add_from_indexes(text, indexed, wheels, cache)
     require_places(text, indexed, wheels)
     return wheels
+
+
+def _add_direct(lock: str, tree: Tree, wheels: Path, cache: Path) -> None:
+    """Add the wheels of packages by address: those that the project keeps, and those that are fetched by their hash.
+
+    Raises LockError for one that is built from sources and that the project does not have.
+    """
+    kept = {file.digest: (path, file.data) for path, file in files_below(tree, KEPT).items()}
+    for digest, address in list_sources(lock).items():
+        if digest in kept:
+            name, data = kept[digest]
+            with draft_folder(cache) as drafts:
+                (drafts / name).write_bytes(data)
+                (drafts / name).chmod(MODE)
+                (drafts / name).replace(wheels / name)
+        elif address.startswith("http"):
+            found = download.fetch(Pinned(digest, address), cache, find_ca_bundle(os.environ)) / download.FILE
+            link_or_copy(found, wheels / unquote(urlsplit(address).path).rpartition("/")[2], cache)
+        else:
+            raise LockError(f"{KEPT}: expected the wheel of {address} with sha256 {digest}, found none",
+                            "commit the wheel with the lock, or dlc lock builds it again")  # fmt: skip
 
 
 def _add_own(locks: str, known: Collection[str], machines: Collection[str], wheels: Path, cache: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dlc.buildspec.lockfile import explain_staleness, locked_versions
 from dlc.buildspec.models import Compat, Conditions
 from dlc.buildspec.problems import Problem
+from dlc.buildspec.requirement_forms import find_exact_version
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import debian_satisfies, is_range, satisfies
 from dlc.buildspec.yaml_layers import Node
@@ -97,7 +98,7 @@ def _collect_facts(variant: Variant) -> Mapping[str, str]:
         "efa.version": settings.efa.version,
     }
     for requirement in (*variant.framework_requirements, *variant.training_requirements):
-        facts[PACKAGES + normal_name(requirement)] = requirement.partition("==")[2]
+        facts[PACKAGES + normal_name(requirement)] = find_exact_version(requirement)
     return facts | ({"eop": header.eop} if header.eop else {})
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dlc.buildspec import cuda_efa
+from dlc.buildspec.requirement_forms import is_satisfied
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import satisfies
 from dlc.core.checkout import Tree, files_below
@@ -178,8 +179,7 @@ def _explain_other_request(tree: Tree, variant: Variant, first: str) -> str:
     lacking = []
     for requirement in (*variant.framework_requirements, *variant.training_requirements):
         found = locked.get(normal_name(requirement))
-        version = requirement.partition("==")[2]
-        if found is None or version not in ("", found):
+        if found is None or not is_satisfied(requirement, found):
             lacking.append(f"{requirement}, found {found or 'none'}")
     more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
     if not lacking:

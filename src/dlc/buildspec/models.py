@@ -26,6 +26,7 @@ from dlc.buildspec.patterns import (
     NO_SPACES,
     NUMBER,
     OPTIONAL_ADDRESS,
+    OWN_REQUIREMENT,
     PLATFORM_NAME,
     PYTHON,
     RELEASE,
@@ -38,6 +39,7 @@ from dlc.buildspec.patterns import (
     VERSION,
     WHOLE,
 )
+from dlc.buildspec.requirement_forms import explain_address
 from dlc.buildspec.validation import Model
 from dlc.buildspec.versions import debian_clauses, is_range
 
@@ -71,6 +73,17 @@ def _real_requirement(text: str) -> str:
         Parsed(text)
     except InvalidRequirement:
         raise ValueError("NAME==VERSION with a version that Python packages may have (PEP 440)") from None
+    return text
+
+
+def _real_own_requirement(text: str) -> str:
+    """Raise ValueError for what installers would refuse, and for an address that `dlc lock` does not take."""
+    try:
+        parsed = Parsed(text)
+    except InvalidRequirement:
+        raise ValueError("a requirement that Python packages may have (PEP 440, PEP 508)") from None
+    if parsed.url is not None and (wrong := explain_address(parsed.url)):
+        raise ValueError(wrong)
     return text
 
 
@@ -113,6 +126,8 @@ def _people_uid(text: str) -> str:
 
 OsPackage = Annotated[str, Field(pattern=DEBIAN_NAME)]
 Requirement = Annotated[str, Field(pattern=REQUIREMENT), AfterValidator(_real_requirement)]
+# What a user may ask for besides: a range of versions, or the address of a wheel or of a git commit.
+OwnRequirement = Annotated[str, Field(pattern=OWN_REQUIREMENT), AfterValidator(_real_own_requirement)]
 PythonVersion = Annotated[str, Field(pattern=PYTHON)]
 CudaMajor = Annotated[str, Field(pattern=WHOLE)]
 Letters = Annotated[str, Field(pattern=LETTERS)]
@@ -146,7 +161,7 @@ class Packages(Model):
         description="the framework itself first, then packages that must match it"
     )
     lists: tuple[ListName, ...] = Field(default=(), description="names of the lists that this image has")
-    training: tuple[Requirement, ...] = Field(
+    training: tuple[OwnRequirement, ...] = Field(
         description="what training scripts import besides the framework and its lists; replaces a list's NAME"
     )
     missing: dict[Name, str] = Field(

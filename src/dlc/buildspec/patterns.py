@@ -4,6 +4,9 @@
 MEANINGS = {
     r"^[a-z0-9][a-z0-9+.\-]*$": "a Debian package name",
     r"^[A-Za-z0-9][A-Za-z0-9._\-]*(\[[A-Za-z0-9,._\-]+\])?(==[A-Za-z0-9][A-Za-z0-9.+!]*)?$": "NAME or NAME==VERSION",
+    r"^[A-Za-z0-9][A-Za-z0-9._\-]*(\[[A-Za-z0-9,._\- ]+\])?( *[<>=!~][^;@#]*| *@ *[^\s;]+)?$": (
+        "NAME, a version such as NAME==1.2 or NAME>=1.2,<2, or NAME @ ADDRESS"
+    ),
     r"^3\.[0-9]+$": "a Python version such as 3.11",
     r"^(cpu|cu[1-9][0-9]{1,3})$": "cpu, or CUDA such as cu128",
     r"^[a-z]+$": "lower-case letters",
@@ -39,8 +42,8 @@ MEANINGS = {
     r"^[0-9a-f]{64}$": "64 hexadecimal digits",
 }
 (
-    DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
-    DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
+    DEBIAN_NAME, REQUIREMENT, OWN_REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF,
+    NO_SPACES, NUMBER, DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
     PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE, USER, REQUIRES, WHEEL,
     DIGEST,
 ) = MEANINGS  # fmt: skip

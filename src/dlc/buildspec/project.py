@@ -12,10 +12,11 @@ from packaging.version import Version
 from pydantic import AfterValidator, Field
 
 import dlc
-from dlc.buildspec.models import Budget, Index, IndexName, Line, Name, OsPackage, Requirement, User, Variable
+from dlc.buildspec.models import Budget, Index, IndexName, Line, Name, OsPackage, OwnRequirement, User, Variable
 from dlc.buildspec.patterns import DIGEST, LINE, NO_SPACES, REPOSITORY, REQUIRES, WHEEL
 from dlc.buildspec.patterns import INDEX as DASHED
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report, require_value
+from dlc.buildspec.requirement_forms import is_bare
 from dlc.buildspec.validation import Model, describe_node, validate_node
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.yaml_layers import Node, parse_yaml
@@ -58,7 +59,7 @@ class ProjectFile(Model):
     )
     start: Annotated[str, Field(pattern=NO_SPACES)] = Field(alias="from", description="the released image")
     script: Annotated[str, Field(pattern=LINE)] = Field(default="train.py", description="what `dlc run` runs")
-    packages: tuple[Requirement, ...] = Field(default=(), description="Python packages on top, or in other versions")
+    packages: tuple[OwnRequirement, ...] = Field(default=(), description="Python packages on top, or in other versions")
     os_packages: tuple[OsPackage, ...] = Field(default=(), description="Debian packages on top")
     env: dict[Variable, Line] = Field(default={}, description="environment variables of the image")
     labels: dict[Name, str] = Field(default={}, description="labels of the image")
@@ -142,7 +143,7 @@ def require_script(project: Project, file: Path) -> None:
 
 def list_bare_names(project: Project) -> list[str]:
     """List the packages that the project names without a version."""
-    return [normal_name(each) for each in project.file.packages if "==" not in each]
+    return [normal_name(each) for each in project.file.packages if is_bare(each)]
 
 
 def find_base(project: Project, variants: Sequence[Variant]) -> Variant:

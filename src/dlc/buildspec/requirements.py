@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dlc.buildspec.models import NEWEST, Pins, Settings
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
+from dlc.buildspec.requirement_forms import is_bare
 from dlc.buildspec.variant import normal_name
 from dlc.buildspec.yaml_layers import Node
 
@@ -60,7 +61,7 @@ def add_versions(asked: Sequence[Asked], pins: Pins | None, problems: list[Probl
     known = {normal_name(name): version for name, version in pins.packages.items()}
     exact = []
     for each in asked:
-        if "==" in each.requirement or known.get(each.name) == NEWEST:
+        if not is_bare(each.requirement) or known.get(each.name) == NEWEST:
             exact.append(each.requirement)
         elif each.name in known:
             exact.append(f"{each.requirement}=={known[each.name]}")

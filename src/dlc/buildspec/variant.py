@@ -209,7 +209,7 @@ def normal_name(requirement: str) -> str:
 
     The locks of all images name the same few hundred packages again and again.
     """
-    return canonicalize_name(re.split(r"[\[=<>!~; ]", requirement, maxsplit=1)[0])
+    return canonicalize_name(re.split(r"[\[=<>!~; @]", requirement, maxsplit=1)[0])
 
 
 def list_support_warnings(variants: Sequence[Variant], today: date) -> list[str]:

@@ -43,7 +43,7 @@ name: {name}
 # The released image that it starts from: `dlc list '*'`. Another one is another lock: `dlc lock`.
 from: {base}
 
-# Python packages on top, or in other versions: NAME, whose version `dlc lock` chooses, or NAME==VERSION.
+# Python packages on top, or in other versions: NAME, NAME>=VERSION, NAME==VERSION, NAME @ ADDRESS.
 packages: [{packages}]
 # Debian packages on top.
 os_packages: []
@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="", help="last part of the image's name (default: the folder's name)")
     parser.add_argument(
-        "--package", action="append", default=[], dest="packages", metavar="NAME[==VERSION]",
-        help="a Python package on top; may be repeated",
+        "--package", action="append", default=[], dest="packages", metavar="REQUIREMENT",
+        help="a Python package on top, as NAME, NAME>=1.2 or NAME @ ADDRESS; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--devcontainer", action="store_true",

@@ -10,7 +10,7 @@ from pathlib import Path
 import dlc
 from dlc.build.tool_wheel import read_pinned
 from dlc.buildspec.lockfile import join_entries, list_changes, locked_versions, parse_entries
-from dlc.buildspec.locks import resolve
+from dlc.buildspec.locks import direct, resolve
 from dlc.buildspec.locks.os_packages import require_os_packages
 from dlc.buildspec.locks.own_lock import make_own_lock
 from dlc.buildspec.matrix import load_variants
@@ -87,11 +87,15 @@ def write_lock(variant: Variant, tree: Tree, home: Path) -> str:
     With --set, and on top of a released image, only what is asked for is to differ, not what indexes have newer since.
     """
     with show_work(variant.id, "lock"):
-        texts, notes = _resolve(variant, tree)
-    with report_disk_errors(home, ""):
-        resolve.store_lock(texts, home / variant.lock_folder)
+        below = _find_below(variant)
+        asked = resolve.make_request(variant, join_entries(tree, below) if below else "")
+        with direct.with_wheels(asked) as (request, wheels):
+            texts, notes = _resolve(request, variant, tree)
+            with report_disk_errors(home, ""):
+                direct.keep_wheels(wheels, home, variant)
+                resolve.store_lock(texts, home / variant.lock_folder)
+                direct.drop_unused(home)
     new = {name: version for text in texts.values() for name, version in parse_entries(text)}
-    below = _find_below(variant)
     released = locked_versions(tree, below) if below else {}
     return "\n".join([describe_change(variant, locked_versions(tree, variant), released, new), *notes])
 
@@ -119,13 +123,12 @@ def describe_change(
     return "\n".join([f"{head}; {changes} against {against}", *lines[:SHOWN], *more])
 
 
-def _resolve(variant: Variant, tree: Tree) -> tuple[Mapping[str, str], list[str]]:
+def _resolve(request: resolve.LockRequest, variant: Variant, tree: Tree) -> tuple[Mapping[str, str], list[str]]:
     """Return the files of an image's lock, and what a project's user should know of it."""
     if variant.base:
-        own = make_own_lock(variant, variant.base, tree)
+        own = make_own_lock(request, variant, variant.base, tree)
         return own.texts, explain_layers(own.changed, variant.base)
-    below = _find_below(variant)
-    return resolve.make_lock(resolve.make_request(variant, join_entries(tree, below) if below else "")), []
+    return resolve.make_lock(request), []
 
 
 def explain_layers(changed: Sequence[str], base: Variant) -> list[str]:

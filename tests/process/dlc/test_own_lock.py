@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.lockfile import ADDED, FILES, explain_staleness, list_changes, read_entries
+from dlc.buildspec.lockfile import ADDED, FILES, explain_staleness, join_entries, list_changes, read_entries
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.own_lock import OwnLock, make_own_lock
+from dlc.buildspec.locks.resolve import make_request
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError
@@ -66,7 +67,9 @@ def lock(released: Tree, packages: str, *sets: str) -> tuple[OwnLock, Tree]:
     tree = {**released, "dlc.yml": SourceFile(f"name: demo\nfrom: {TORCH_ID}\npackages: [{packages}]\n".encode())}
     [variant] = load_variants(tree, [OWN_ID], sets)
     assert variant.base
-    made = make_own_lock(variant, variant.base, tree)
+    near = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else variant.base
+    request = make_request(variant, join_entries(tree, near))
+    made = make_own_lock(request, variant, variant.base, tree)
     tree |= as_files(variant.lock_folder, made.texts)
     assert explain_staleness(tree, variant) == ""
     assert list_changes(tree, variant) == list(made.changed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import dlc
@@ -56,6 +58,17 @@ def test_packages_are_on_top_or_in_other_versions() -> None:
     assert own(text).training_requirements == ("transformers==5.23.0", "numpy==2.0.0", "einops")
     assert own(text).settings.os_packages == ("g++", "ffmpeg")
     assert own(text).framework_requirements == ("torch==2.13.0+cpu",)
+
+
+def test_a_range_extras_and_an_address_are_for_the_resolver() -> None:
+    asked = ("einops>=0.7,<1", "lightning[extra]~=2.6", "tiny @ git+https://host/team/tiny@v1#subdirectory=python")
+    text = f"{START}packages: {json.dumps(asked)}\n"
+    assert own(text).training_requirements[-3:] == asked
+    assert own(text).lock_input() != own().lock_input()
+
+
+def test_a_range_takes_the_place_of_the_released_version() -> None:
+    assert own(f"{START}packages: [transformers>=4]\n").training_requirements[0] == "transformers>=4"
 
 
 def test_every_setting_of_the_project_is_shown_with_its_place() -> None:
@@ -124,7 +137,13 @@ def test_the_folders_own_images_are_none_without_a_project() -> None:
     [
         (f"{START}pakages: [einops]\n", "dlc.yml:3:1: pakages: expected one of"),
         (f"{START}pakages: [einops]\n", "did you mean 'packages'?"),
-        (f"{START}packages: [einops>=1]\n", "dlc.yml:3:12: packages[0]: expected NAME or NAME==VERSION"),
+        (f"{START}packages: [einops>=1.x]\n", "packages[0]: expected a requirement that Python packages may have"),
+        (f"{START}packages: ['einops; python_version>\"3\"']\n", "dlc.yml:3:12: packages[0]: expected NAME, a version"),
+        (f"{START}packages: ['a @ https://me:pw@h/a.whl']\n", "packages[0]: expected an address without a password"),
+        (f"{START}packages: ['a @ http://h/a.whl']\n", "packages[0]: expected https, or http with the file's hash"),
+        (f"{START}packages: ['a @ https://h/a.exe']\n", "packages[0]: expected the address of a wheel (.whl)"),
+        (f"{START}packages: ['a @ hg+https://h/a']\n", "packages[0]: expected an address of https, file, git+https"),
+        (f"{START}packages: ['torch>=2']\n", "dlc.yml:3:12: packages[0]: expected no package that"),
         (f"{START}packages: einops\n", "dlc.yml:3:11: packages: expected a list, found 'einops'"),
         (f"{START}os_packages: [Not_Debian]\n", "dlc.yml:3:15: os_packages[0]: expected a Debian package name"),
         (f"name: demo\nfrom: {TORCH_ID}x\n", "dlc.yml:2:7: from: expected an image of `dlc list '*'`, found 'pytorch-"),

@@ -37,13 +37,11 @@ class OwnLock:
     changed: tuple[str, ...] = ()
 
 
-def make_own_lock(variant: Variant, base: Variant, tree: Tree) -> OwnLock:
+def make_own_lock(request: LockRequest, variant: Variant, base: Variant, tree: Tree) -> OwnLock:
     """Resolve with every released version held; without such a solution as `resolve.make_lock` does.
 
     Raises LockError as it does, PackageIndexError if an index does not answer.
     """
-    near = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else base
-    request = resolve.make_request(variant, join_entries(tree, near))
     released = read_entries(tree, base)
     is_like = all(name in released for name in FILES) and _asks_for_all(variant, base)
     added = _resolve_added(request, released) if is_like else None

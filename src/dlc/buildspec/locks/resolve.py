@@ -75,6 +75,9 @@ class LockRequest:
     # Entries of a lock: these versions are taken if they fit.
     preferred: str = ""
     platform: str = PLATFORM
+    # Packages that are asked for by address: (name, version) -> entry of the lock, and the folders of their wheels.
+    direct: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    folders: tuple[Path, ...] = ()
 
 
 def make_request(variant: Variant, preferred: str = "") -> LockRequest:
@@ -156,8 +159,14 @@ def annotate(request: LockRequest, pins: Sequence[str]) -> str:
 
 
 def resolve_packages(request: LockRequest, requirements: Sequence[str], constraints: Sequence[str] = ()) -> str:
-    """Return the text of a lock for these requirements within these constraints, without comments. Raises LockError."""
-    return _run_resolution(request, ["--no-annotate", "--generate-hashes"], requirements, constraints)
+    """Return the text of a lock for these requirements within these constraints, without comments. Raises LockError.
+
+    A package by address has the one hash of its own wheel: an index may have another file of the same version.
+    """
+    lock = _run_resolution(request, ["--no-annotate", "--generate-hashes"], requirements, constraints)
+    if not request.direct:
+        return lock
+    return "\n".join(request.direct.get(pin, entry) for pin, entry in parse_entries(lock).items()) + "\n"
 
 
 def _make_command(request: LockRequest) -> list[str]:
@@ -170,7 +179,7 @@ def _make_command(request: LockRequest) -> list[str]:
     argv += ["--only-binary", ":all:"]
     for name in (*request.source, *request.compiled):
         argv += ["--no-binary", name]
-    for folder in local_wheel_folders():
+    for folder in (*request.folders, *local_wheel_folders()):
         argv += ["--find-links", str(folder)]
     return argv
 

@@ -20,6 +20,7 @@ from dlc.buildspec.lockfile import parse_versions
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.models import NEWEST, Compat
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
+from dlc.buildspec.requirement_forms import find_exact_version, is_bare
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import is_newer, is_range
 from dlc.buildspec.yaml_layers import parse_yaml
@@ -100,7 +101,7 @@ def find_pins(tree: Tree, variant: Variant) -> list[Pin]:
     said_before: list[Problem] = []
     asked = [*requirements.list_framework(variant.settings, variant.node)[1:],
              *requirements.list_training(variant.settings, variant.node, said_before)]  # fmt: skip
-    for name in (each.name for each in asked if "==" not in each.requirement):
+    for name in (each.name for each in asked if is_bare(each.requirement)):
         if shared[name].value != NEWEST:
             pins.append(Pin(shared[name].mark, name, str(shared[name].value)))
     return pins
@@ -127,9 +128,9 @@ def loosen(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
 
     The framework stays within its series, movable packages have no version.
     """
-    name, _, _ = requirement.partition("==")
-    if normal_name(name) not in movable:
+    if not find_exact_version(requirement) or normal_name(requirement) not in movable:
         return requirement
+    name, _, _ = requirement.partition("==")
     return f"{name}=={variant.header.version}.*" if requirement == variant.framework_requirements[0] else name
 
 

@@ -107,7 +107,7 @@ def read_uv_version(tree: Tree) -> str:
     """Return the version of the uv with which these recipes make images. Raises SpecError if they record none."""
     found = parse_versions(read_text(tree, UV_LOCK)).get("uv", "")
     if not found:
-        raise SpecError(f"{UV_LOCK}: expected uv==VERSION with its hashes, found none", "scripts/lock-tool.sh")
+        raise SpecError(f"{UV_LOCK}: expected uv==VERSION with its hashes, found none", "make tool-lock in a checkout")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,8 +55,7 @@ def test_the_lock_is_written_into_the_project_and_prefers_the_released_versions(
 ) -> None:
     assert main(["lock"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith(f"locks/{IMAGE}: 2 packages; ")
-    assert said[0].endswith(" changes against the image below")
+    assert re.fullmatch(rf"locks/{IMAGE}: \d+ packages; 1 change against the image below", said[0])
     assert said[1] == "  + einops 0.8.1"
     assert sorted(path.name for path in (demo / f"locks/{IMAGE}").iterdir()) == sorted(ALL_FILES)
     [request] = requests

@@ -115,5 +115,5 @@ def test_a_rule_about_a_debian_package_compares_as_debian_does() -> None:
 def test_a_version_that_no_package_can_have_is_an_error(path: str, old: str, new: str) -> None:
     text = specimen()[path].data.decode()
     assert old in text
-    with pytest.raises(SpecError, match=r"a version that Python packages may have \(PEP 440\)"):
+    with pytest.raises(SpecError, match=r"that Python packages may have \(PEP 440"):
         load_variants(changed(specimen(), path, text.replace(old, new)))

@@ -113,7 +113,7 @@ def push_config(shop: Shop, config: bytes) -> None:
         put_blob(shop.repository, content)
     described = {"mediaType": CONFIG, "digest": make_digest(config), "size": len(config)}
     layer = {"mediaType": f"{LAYER}+gzip", "digest": make_digest(b"a layer"), "size": len(b"a layer")}
-    shop.repository.put_manifest("latest", make_manifest(described, [layer]))
+    shop.repository.put_manifest(SignedImage().tags[-1], make_manifest(described, [layer]))
 
 
 @pytest.mark.parametrize("config", [b"{}", b"<html>", b"[1]", b'{"rootfs": {"diff_ids": []}, "config": null}'])

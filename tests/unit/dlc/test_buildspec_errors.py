@@ -31,7 +31,7 @@ def with_pytorch(old: str, new: str) -> Tree:
     [
         ("os_packages", "os_package", "4:1: os_package: expected one of base, budget, build_packages, "
          "by_platform, cuda_build_packages, cuda_compat, device, efa, env, extras, flavor, indexes, labels, lists, "
-         "os_packages, packages, platform, platforms, python, repository, suites, found unknown key 'os_package'; "
+         "os_packages, packages, platform, platforms, python, repository, suites, user, found unknown key 'os_package'; "
          "did you mean 'os_packages'?"),
         ("[g++]", "g++", "4:14: os_packages: expected a list, found 'g++'"),
         ("[g++]", "[g++, -y]", "4:20: os_packages[1]: expected a Debian package name, found '-y'"),
@@ -52,7 +52,7 @@ def with_pytorch(old: str, new: str) -> Tree:
          "found 'torch>=2'"),
         ("- packages", "- framework: jax\n    packages", "6:5: framework: expected one of base, budget, "
          "build_packages, by_platform, cuda_build_packages, cuda_compat, device, efa, env, extras, flavor, indexes, "
-         "labels, lists, os_packages, packages, platform, platforms, python, repository, suites, "
+         "labels, lists, os_packages, packages, platform, platforms, python, repository, suites, user, "
          "found unknown key 'framework'"),
         ("framework: pytorch", "framework: pytorsh", "1:12: framework: expected 'pytorch', the folder's name, "
          "found 'pytorsh'"),
@@ -89,7 +89,7 @@ def test_a_requirement_without_a_version_needs_a_pin() -> None:
     tree = changed(unlocked(), "buildspec/pins.yml", PINS.replace("transformers", "transformer"))
     lines = report(tree)
     assert lines == ["buildspec/defaults.yml:12:14: packages.training[0]: expected ==VERSION here or a version in "
-                     "buildspec/pins.yml, found 'transformers'; did you mean 'transformer'?"]  # fmt: skip
+                     "pins.yml, in a checkout, found 'transformers'; did you mean 'transformer'?"]  # fmt: skip
 
 
 def test_two_variants_with_one_identifier_are_reported() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from dlc.build.host_inputs import SNAPSHOT_TIME, derive_time, snapshot
 from dlc.core.checkout import SourceFile, files_below
 from dlc.debian import rootfs
 from dlc.plan.plan import make_plan
-from dlc.plan.targets import ENTRYPOINT
+from dlc.plan.targets import ENTRYPOINT, UV_LOCK
 from harness.specimen import TORCH_ID, changed, specimen
 
 FILES = {"run.sh": SourceFile(b"#!/bin/sh\n", executable=True), "launch/main.py": SourceFile(b"print()\n")}
@@ -101,6 +102,8 @@ def test_a_build_takes_the_files_of_its_plan(tmp_path: Path, monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_INDEX", "https://index.invalid/cpu")
     tree = changed(specimen(), "src/entrypoint/launcher.py", "print('planned')\n")
+    # With another uv than this host's, a build would fetch it.
+    tree = changed(tree, UV_LOCK, f"uv=={version('uv')} \\\n    --hash=sha256:00\n")
     inputs = host_inputs.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
     assert (inputs.contexts[ENTRYPOINT] / "launcher.py").read_text() == "print('planned')\n"
     assert inputs.contexts[ENTRYPOINT] == snapshot(files_below(tree, "src/entrypoint"), tmp_path)

@@ -16,7 +16,7 @@ DEFAULT_SELECTOR = "*-cpu-*"
 PROCESS = Path(__file__).parent / "process"
 # Files that take longest, longest first: a file is one worker's, and begun last it would be waited for alone.
 LONGEST = (
-    "test_build", "test_examples", "test_compiler_jobs", "test_compilers", "test_data_service_jobs",
+    "test_userlands", "test_build", "test_examples", "test_compiler_jobs", "test_compilers", "test_data_service_jobs",
     "test_pytorch_scripts",
     "test_least_rights", "test_documented_commands", "test_tune_batch", "test_train_on_one_host", "test_horovod_jobs",
     "test_library_in_the_image", "test_accounting", "test_python_packages", "test_ray_jobs", "test_push", "test_run",

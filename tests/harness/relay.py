@@ -20,13 +20,13 @@ class Relay:
     After `stop` and `start` nothing is held any more.
     """
 
-    def __init__(self, server: str, held: str) -> None:
-        """`server` is HOST:PORT, and so is `host`, where it listens."""
+    def __init__(self, server: str, held: str, address: str = "") -> None:
+        """`server` is HOST:PORT, and so is `host`, where it listens: at another address of this host, or the same."""
         name, _, port = server.partition(":")
         self.reached = threading.Event()
         self._server = (name, int(port))
-        self._own = (name, free_port(name))
-        self.host = f"{name}:{self._own[1]}"
+        self._own = (address or name, free_port(address or name))
+        self.host = "{}:{}".format(*self._own)
         self._held = re.compile(held.encode())
         self._stopped = threading.Event()
         self._listener: socketserver.ThreadingTCPServer | None = None

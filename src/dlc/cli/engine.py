@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from dlc.cli.arguments import add_json, ask_to_remove, print_json
+from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text
 from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
@@ -60,7 +60,7 @@ def _print_status(args: argparse.Namespace) -> int:
     elif engine:
         _print_engine(engine)
     else:
-        print(f"{problem}; {advise_start()}")
+        print_text(f"{problem}; {advise_start()}")
     return error.exit_code if error else 0
 
 

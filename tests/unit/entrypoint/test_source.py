@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import sys
 import tarfile
 from pathlib import Path
 
@@ -150,7 +151,8 @@ def test_links_that_lead_out_and_special_files_are_left_out_with_a_warning(
     folder.mkdir()
     (tmp_path / "passwd").write_text("secret")
     warnings = unpack_archive(str(archive(tmp_path / "x.tar", *members)), str(folder))
-    assert warnings
+    # From Python 3.14 on os.link follows a symbolic link: both names of the last archive are of the file inside.
+    assert warnings or (sys.version_info >= (3, 14) and members[-1] == ("out", "=> d/e/in"))
     assert (tmp_path / "passwd").read_text() == "secret"
     assert all(Path(os.path.realpath(path)).is_relative_to(folder) for path in folder.rglob("*"))
     assert not any(stat.S_ISFIFO(path.lstat().st_mode) for path in folder.rglob("*"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -19,4 +19,4 @@ def test_an_unknown_suite_is_an_error_that_names_the_known_ones_and_the_table(as
     assert callable(ask)
     with pytest.raises(DlcError, match=r"suite sarge: expected one of bullseye, bookworm, trixie") as caught:
         ask("sarge")
-    assert "buildspec/defaults.yml" in caught.value.remedy
+    assert "in a checkout, src/dlc/debian/suites.py takes a new one" in caught.value.remedy

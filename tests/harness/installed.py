@@ -34,7 +34,7 @@ EPOCH = 1790000000
 SECONDS = 300.0
 # In an environment: the folder of its wheel. It is there once the environment is whole.
 BUILT = "dlc-built"
-UNUSED_SECONDS = 7 * 86400
+UNUSED_SECONDS = 86400
 OLDEST_PYTHON = (3, 11)
 ROOT = find_root(Path(__file__))
 # The programs that tests and linters need, and the Python that has pytest: of the checkout's own environment.

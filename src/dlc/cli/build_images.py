@@ -96,11 +96,13 @@ def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, displa
                     [each for each in variants if each.id in remaining.selected], order.tree
                 ):
                     print(line, file=sys.stderr, flush=True)
+                if not order.builder:
+                    # A builder that is no engine has no images.
+                    remaining = remaining.begin_from(existing)
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
                 _announce(remaining, variants, existing)
-                # A builder that is no engine has no images.
-                seconds = _run_bake(remaining if order.builder else remaining.begin_from(existing), order, display)
+                seconds = _run_bake(remaining, order, display)
     results = buildx.read_results(plan, engine, seconds, set(remaining.selected))
     _keep_times(results)
     return results
@@ -166,7 +168,12 @@ def _wait_for_turn(plan: Plan, engine: Engine) -> Iterator[None]:
 def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str], engine: Engine) -> None:
     """Raise DiskError if the engine's disk is too small for what the plan builds."""
     if folder := disk_space.data_folder(engine):
-        missing = [variant for variant in variants if variant.id in plan.selected]
+        targets = {target.id for target in plan.targets}
+        # A project that begins from an image of the engine takes no room to speak of.
+        missing = [
+            variant for variant in variants if variant.id in plan.selected
+            and (variant.base is None or targets & {f"{variant.id}/framework", variant.base.id})
+        ]  # fmt: skip
         disk_space.require_room(
             disk_space.estimate_need(missing, existing, containerd_store=engine.containerd_store), folder
         )

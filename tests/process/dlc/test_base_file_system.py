@@ -105,9 +105,9 @@ def test_debians_keys_are_installed_where_mmdebstrap_came_without_them(
         keys.touch()
     monkeypatch.setattr(rootfs, "KEYS", keys)
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "gpg" and not has_gpg else f"/usr/bin/{name}")
-    monkeypatch.setattr(rootfs.apt, "read_os_release", lambda: {"ID": system})
-    monkeypatch.setattr(rootfs.apt, "can_install", lambda: "")
-    monkeypatch.setattr(rootfs.apt, "install_packages", lambda names, _: asked.append(names))
+    monkeypatch.setattr("dlc.debian.apt.read_os_release", lambda: {"ID": system})
+    monkeypatch.setattr("dlc.debian.apt.can_install", lambda: "")
+    monkeypatch.setattr("dlc.debian.apt.install_packages", lambda names, _: asked.append(names))
     rootfs.require_program(tmp_path)
     assert asked == installed
 

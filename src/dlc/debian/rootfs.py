@@ -70,9 +70,12 @@ def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 def require_program(cache: Path) -> None:
     """Install mmdebstrap and Debian's keys if this host lacks them. Raises HostError, PackageIndexError."""
     _install_missing("mmdebstrap", cache)
-    # Ubuntu has mmdebstrap only recommend them.
-    if not KEYS.exists() and not apt.can_install():
-        apt.install_packages([KEYS.stem], cache / "apt")
+    if apt.read_os_release().get("ID") == "debian" or apt.can_install():
+        return
+    # Elsewhere apt does not trust Debian's keys, and mmdebstrap, which only recommends both, finds them by gpg.
+    missing = [*([] if KEYS.exists() else [KEYS.stem]), *([] if shutil.which("gpg") else ["gpg"])]
+    if missing:
+        apt.install_packages(missing, cache / "apt")
 
 
 def require_foreign_program(system: str, cache: Path) -> None:
@@ -157,7 +160,7 @@ def _run_mmdebstrap(suite: str, argv: Sequence[str], environment: Mapping[str, s
         words = "; ".join([line for line in lines if line.startswith("E:")] or last_lines(said, 5).splitlines())
         if "No space left on device" in said:
             raise DiskError(f"mmdebstrap {suite}: {words}", "free space in the cache folder and in TMPDIR")
-        remedy = f"install {KEYS.stem}" if "is not signed" in words else "check that apt reaches its mirrors"
+        remedy = f"install {KEYS.stem} and gpg" if "is not signed" in words else "check that apt reaches its mirrors"
         raise BaseImageError(f"mmdebstrap {suite}: {words}", remedy)
 
 

@@ -82,18 +82,32 @@ def test_a_full_cache_disk_is_said_before_anything_is_made(tmp_path: Path, monke
         rootfs.make_rootfs("bookworm", {}, tmp_path)
 
 
-@pytest.mark.parametrize(("has_keys", "installed"), [(False, [["debian-archive-keyring"]]), (True, [])])
+@pytest.mark.parametrize(
+    ("system", "has_keys", "has_gpg", "installed"),
+    [
+        ("ubuntu", False, False, [["debian-archive-keyring", "gpg"]]),
+        ("ubuntu", True, False, [["gpg"]]),
+        ("ubuntu", True, True, []),
+        ("debian", True, False, []),
+    ],
+)
 def test_debians_keys_are_installed_where_mmdebstrap_came_without_them(
-    has_keys: bool, installed: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: str,
+    has_keys: bool,
+    has_gpg: bool,
+    installed: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[list[str]] = []
     keys = tmp_path / "debian-archive-keyring.gpg"
     if has_keys:
         keys.touch()
     monkeypatch.setattr(rootfs, "KEYS", keys)
-    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/mmdebstrap")
-    monkeypatch.setattr(rootfs.apt, "can_install", lambda: "")
-    monkeypatch.setattr(rootfs.apt, "install_packages", lambda names, _: asked.append(names))
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "gpg" and not has_gpg else f"/usr/bin/{name}")
+    monkeypatch.setattr("dlc.debian.apt.read_os_release", lambda: {"ID": system})
+    monkeypatch.setattr("dlc.debian.apt.can_install", lambda: "")
+    monkeypatch.setattr("dlc.debian.apt.install_packages", lambda names, _: asked.append(names))
     rootfs.require_program(tmp_path)
     assert asked == installed
 
@@ -106,4 +120,4 @@ def test_a_mirror_whose_signature_nobody_can_check_is_told_with_the_keys_to_inst
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(BaseImageError, match="not signed") as caught:
         rootfs.make_rootfs("bookworm", {}, tmp_path / "cache")
-    assert caught.value.remedy == "install debian-archive-keyring"
+    assert caught.value.remedy == "install debian-archive-keyring and gpg"

@@ -41,7 +41,7 @@ test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, m
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@$(INSTALLED) $(IN_FILES) -m 'not long' --core-was-run-on=$(DEFAULT) $(TESTED:%=--image=%) tests/container tests/integration
 
-test-long: .venv/ready-dev ## what takes minutes for a test, strangers' attacks, and all examples of the property tests (nightly)
+test-long: .venv/ready-dev ## what takes minutes for a test, other systems, strangers' attacks, all examples of the property tests (nightly)
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@DLC_TEST_EXAMPLES=all $(PYTEST) -n auto tests/unit; unit=$$?; \
 	$(INSTALLED) -n $$(expr 3 \* $$(nproc) / 2) --dist loadfile -m long $(TESTED:%=--image=%) tests/process tests/attacks tests/integration && exit $$unit

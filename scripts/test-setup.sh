@@ -7,5 +7,6 @@ PATH=$PATH:/usr/sbin:/sbin
 missing=''
 command -v tini >/dev/null || missing=tini
 command -v ip >/dev/null || missing="$missing iproute2"
-# shellcheck disable=SC2086 (a list of words)
+# A list of words.
+# shellcheck disable=SC2086
 [ -z "$missing" ] || .venv/bin/dlc packages $missing

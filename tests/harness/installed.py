@@ -32,9 +32,9 @@ TOPS = (".git", ".venv", "build", "dlc-jobs", ".hypothesis")
 ANYWHERE = shutil.ignore_patterns(".*_cache", "__pycache__", "*-set-*", ".drafts")
 EPOCH = 1790000000
 SECONDS = 300.0
-# In an environment: its wheel and sdist. The folder is there once the environment is whole.
+# In an environment: the folder of its wheel. It is there once the environment is whole.
 BUILT = "dlc-built"
-UNUSED_SECONDS = 7 * 86400
+UNUSED_SECONDS = 86400
 OLDEST_PYTHON = (3, 11)
 ROOT = find_root(Path(__file__))
 # The programs that tests and linters need, and the Python that has pytest: of the checkout's own environment.
@@ -80,15 +80,16 @@ def take_environment(python: str = sys.executable) -> Path:
     home = cache_folder() / "installed-for-tests"
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dlc-wheel-") as scratch:
-        built = build_package(Path(scratch))
-        identity = [*(path.read_bytes() for path in built), python.encode(), _ask_version(python).encode()]
+        _, wheel = build_package(Path(scratch))
+        identity = [wheel.read_bytes(), python.encode(), _ask_version(python).encode()]
         folder = home / hashlib.sha256(b"\0".join(identity)).hexdigest()[:16]
         with hold_lock(home, SECONDS):
             _remove_unused(home)
             if not (folder / BUILT).is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
-                install_wheel(built[1], folder, python)
-                shutil.copytree(built[1].parent, folder / "half")
+                install_wheel(wheel, folder, python)
+                (folder / "half").mkdir()
+                shutil.copy(wheel, folder / "half")
                 (folder / "half").rename(folder / BUILT)
             os.utime(folder)
     return folder

@@ -22,7 +22,7 @@ from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, say_progress, warn_of_end, warn_of_other_tool
-from dlc.cli.lock import explain_own_layers, lock_new_project
+from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
@@ -31,6 +31,7 @@ from dlc.core.process import run_beside
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install
 from dlc.engine.pushed import forget_records
+from dlc.plan.own_image import explain_own_layers
 from dlc.plan.plan import Plan, plan_variants
 
 # Longer than a build of all images takes on two cores.

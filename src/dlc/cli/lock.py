@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dlc
 from dlc.build.tool_wheel import read_pinned
-from dlc.buildspec.lockfile import join_entries, list_changes, locked_versions, parse_entries
+from dlc.buildspec.lockfile import join_entries, locked_versions, parse_entries
 from dlc.buildspec.locks import direct, resolve
 from dlc.buildspec.locks.os_packages import require_os_packages
 from dlc.buildspec.locks.own_lock import make_own_lock
@@ -21,6 +21,7 @@ from dlc.core.atomic_files import replace_text, report_disk_errors
 from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_root, find_workspace, read_workspace
 from dlc.core.environment import cache_folder, list_lost_links
 from dlc.core.errors import UsageError
+from dlc.plan.own_image import explain_layers
 
 HELP = "resolve the packages of images and write their locks, with hashes"
 EXAMPLE = "dlc lock 'pytorch-2.13-*'"
@@ -129,18 +130,6 @@ def _resolve(request: resolve.LockRequest, variant: Variant, tree: Tree) -> tupl
         own = make_own_lock(request, variant, variant.base, tree)
         return own.texts, explain_layers(own.changed, variant.base)
     return resolve.make_lock(request), []
-
-
-def explain_layers(changed: Sequence[str], base: Variant) -> list[str]:
-    """Return lines that say why an image has layers of its own in the place of released ones; none if it has not."""
-    head = f"  package layers of its own, in the place of those of {base.id}:"
-    return [head, *(f"    {each}" for each in changed)] if changed else []
-
-
-def explain_own_layers(variants: Sequence[Variant], tree: Tree) -> list[str]:
-    """Return these lines for the images of projects, from their locks."""
-    owned = [(variant, variant.base) for variant in variants if variant.base]
-    return [line for variant, base in owned for line in explain_layers(list_changes(tree, variant), base)]
 
 
 def lock_new_project(

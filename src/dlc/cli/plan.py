@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
 
         return show_rebuilt(args)
     from dlc.buildspec.matrix import load_variants
-    from dlc.cli.lock import explain_own_layers
     from dlc.core.checkout import find_workspace, read_workspace
+    from dlc.plan.own_image import explain_own_layers
     from dlc.plan.plan import plan_variants
 
     workspace = find_workspace()

@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
             print(as_text(row, destination.registry), flush=True)
     if args.json:
         print_json([{"registry": destination.registry, **asdict(row)} for row in rows])
-    for row in rows:
+    for row in rows if claims else ():
         require_no_newer(f"{destination.registry}/{row.repository}", row.newer, claims[row.id])
     return 0
 

@@ -31,6 +31,8 @@ ROOM_BYTES = 600 * 10**6
 # mmdebstrap mounts /proc, /sys and /dev of this host into what it makes: here in a mount namespace that ends with its
 # last process, and all of these end with dlc, however it ends.
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
+# The keys of Debian's archive, where mmdebstrap looks for them; their package has the same name.
+KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # What mmdebstrap says at the start of a step that takes long.
 STEP = re.compile(r"I: ((?:download|extract|install|creat)ing .*?)(?: in the chroot| inside the chroot)?\.\.\.")
 
@@ -66,8 +68,11 @@ def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 
 
 def require_program(cache: Path) -> None:
-    """Install mmdebstrap if this host lacks it. Raises HostError, PackageIndexError."""
+    """Install mmdebstrap and Debian's keys if this host lacks them. Raises HostError, PackageIndexError."""
     _install_missing("mmdebstrap", cache)
+    # Ubuntu has mmdebstrap only recommend them.
+    if not KEYS.exists() and not apt.can_install():
+        apt.install_packages([KEYS.stem], cache / "apt")
 
 
 def require_foreign_program(system: str, cache: Path) -> None:
@@ -152,7 +157,8 @@ def _run_mmdebstrap(suite: str, argv: Sequence[str], environment: Mapping[str, s
         words = "; ".join([line for line in lines if line.startswith("E:")] or last_lines(said, 5).splitlines())
         if "No space left on device" in said:
             raise DiskError(f"mmdebstrap {suite}: {words}", "free space in the cache folder and in TMPDIR")
-        raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")
+        remedy = f"install {KEYS.stem}" if "is not signed" in words else "check that apt reaches its mirrors"
+        raise BaseImageError(f"mmdebstrap {suite}: {words}", remedy)
 
 
 def _say_step(suite: str, what: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dlc.buildspec.lockfile import ADDED, is_thin, parse_entries, read_entries
+from dlc.buildspec.lockfile import ADDED, is_thin, list_changes, parse_entries, read_entries
 from dlc.buildspec.models import User
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
@@ -107,3 +107,15 @@ def _make_own_image(variant: Variant, env: Mapping[str, str], tree: Tree, top: T
         variant.id, "".join(lines), Repo(variant.lock_folder), contexts={"added": TargetRef(top.id)}, inline=True,
         labels=make_labels(variant, tree), tags=(variant.ref,), indexed=variant.indexed,
     )  # fmt: skip
+
+
+def explain_layers(changed: Sequence[str], base: Variant) -> list[str]:
+    """Return lines that say why an image has layers of its own in the place of released ones; none if it has not."""
+    head = f"  package layers of its own, in the place of those of {base.id}:"
+    return [head, *(f"    {each}" for each in changed)] if changed else []
+
+
+def explain_own_layers(variants: Sequence[Variant], tree: Tree) -> list[str]:
+    """Return these lines for the images of projects, from their locks."""
+    owned = [(variant, variant.base) for variant in variants if variant.base]
+    return [line for variant, base in owned for line in explain_layers(list_changes(tree, variant), base)]

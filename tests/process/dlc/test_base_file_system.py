@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlc.core.errors import DiskError
+from dlc.core.errors import BaseImageError, DiskError
 from dlc.debian import rootfs
 
 HANG_SECONDS = 60.0
@@ -80,3 +80,30 @@ def test_a_full_cache_disk_is_said_before_anything_is_made(tmp_path: Path, monke
     monkeypatch.setattr(rootfs, "_build_tar", lambda *_: pytest.fail("made"))
     with pytest.raises(DiskError, match=r"expected 0\.6 GB of free space .*, found 0\.1 GB"):
         rootfs.make_rootfs("bookworm", {}, tmp_path)
+
+
+@pytest.mark.parametrize(("has_keys", "installed"), [(False, [["debian-archive-keyring"]]), (True, [])])
+def test_debians_keys_are_installed_where_mmdebstrap_came_without_them(
+    has_keys: bool, installed: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    keys = tmp_path / "debian-archive-keyring.gpg"
+    if has_keys:
+        keys.touch()
+    monkeypatch.setattr(rootfs, "KEYS", keys)
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/mmdebstrap")
+    monkeypatch.setattr(rootfs.apt, "can_install", lambda: "")
+    monkeypatch.setattr(rootfs.apt, "install_packages", lambda names, _: asked.append(names))
+    rootfs.require_program(tmp_path)
+    assert asked == installed
+
+
+def test_a_mirror_whose_signature_nobody_can_check_is_told_with_the_keys_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mmdebstrap").write_text("#!/bin/sh\necho \"E: The repository 'bookworm' is not signed.\"\nexit 25\n")
+    (tmp_path / "mmdebstrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(BaseImageError, match="not signed") as caught:
+        rootfs.make_rootfs("bookworm", {}, tmp_path / "cache")
+    assert caught.value.remedy == "install debian-archive-keyring"

@@ -176,7 +176,7 @@ def test_outside_a_checkout_nothing_is_read_or_written(
 @pytest.mark.usefixtures("no_engine")
 @pytest.mark.parametrize(
     ("verb", "expected"),
-    [("list", TORCH), ("show", "base.image"), ("plan", TORCH), ("advise", "p4d.24xlarge"), ("ci", TORCH)],
+    [("list", TORCH), ("show", "base.image"), ("plan", TORCH), ("advise", "p4d.24xlarge")],
 )
 def test_what_only_reads_works_in_any_folder(
     verb: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -46,13 +46,19 @@ SNAPSHOT = "http://snapshot.example/archive/debian/20260901T000000Z"
 SECURITY = "http://snapshot.example/archive/debian-security/20260901T000000Z"
 
 
-def can_run_steps() -> bool:
-    pip = subprocess.run(["/usr/bin/python3", "-m", "pip", "--version"], capture_output=True, check=False)
-    alone = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
-    return os.geteuid() == 0 and pip.returncode == alone.returncode == 0
+def find_obstacle() -> str:
+    """Return why no step can run here, as this system says it; empty if steps can run."""
+    if os.geteuid():
+        return "a step needs root"
+    for needs in ("unshare --mount true", "/usr/bin/python3 -m pip --version"):
+        done = subprocess.run(["sh", "-c", needs], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"a step needs `{needs}`: {done.stderr.strip()}"
+    return ""
 
 
-pytestmark = pytest.mark.skipif(not can_run_steps(), reason="needs root, mount namespaces and python3-pip")
+OBSTACLE = find_obstacle()
+pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
 
 
 @pytest.fixture

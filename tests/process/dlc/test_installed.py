@@ -18,7 +18,7 @@ import yaml
 import dlc
 from dlc.cli import PLUMBING, VERBS
 from dlc.core.errors import Interrupted, list_exit_codes
-from harness.installed import ROOT, TOOLS, list_pythons, run_installed, take_environment
+from harness.installed import BUILT, ROOT, TOOLS, list_pythons, run_installed, take_environment
 from harness.rank_report import rank_report
 
 BOUND_SECONDS = 120.0
@@ -125,10 +125,10 @@ def test_bash_completes(typed: tuple[str, ...], expected: list[str], command: Pa
 def test_a_job_of_two_hosts_has_its_results(stopped: bool, command: Path, folder: Path) -> None:
     """Each host has written a compiler's report, which is merged once the results are there."""
     (folder / "train.py").write_text(SCRIPT)
-    words = ["run", "dlc/some:1", "train.py", "--hosts", "2", "--output", "results"]
+    words = ["run", "--hosts", "2", "--output", "results", "dlc/some:1", "train.py"]
     with (folder / "said").open("w") as said:
         job = subprocess.Popen(
-            [command, *words, *(["--", "--wait"] if stopped else [])],
+            [command, *words, *(["--wait"] if stopped else [])],
             cwd=folder, stdout=subprocess.PIPE, stderr=said, text=True,
         )  # fmt: skip
     if stopped:
@@ -146,6 +146,7 @@ def test_a_job_of_two_hosts_has_its_results(stopped: bool, command: Path, folder
 
 @pytest.mark.parametrize(("system", "jobs"), [("github", "jobs"), ("gitlab", "stages"), ("codebuild", "batch")])
 def test_a_projects_ci_file_is_written(system: str, jobs: str, command: Path, tmp_path: Path) -> None:
-    done = run_installed(command, tmp_path, "init", "demo")
+    [wheel] = (take_environment() / BUILT).glob("*.whl")
+    done = run_installed(command, tmp_path, "init", "demo", "--tool", str(wheel))
     assert done.returncode == 0, done.stderr
     assert jobs in yaml.safe_load(ask(command, tmp_path / "demo", "ci", system))

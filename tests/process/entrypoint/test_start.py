@@ -99,7 +99,9 @@ def test_a_plain_job_on_one_host_imports_nothing_that_only_others_need(job: JobF
     done = launch(job, "-X", "importtime", LAUNCHER, "train")
     assert done.returncode == 0
     assert "launch.supervision.supervisor" in imports(done.stderr)
-    assert imports(done.stderr) & NOT_FOR_ONE_HOST == set()
+    # From Python 3.14 on ctypes imports it.
+    own = {"threading"} if sys.version_info >= (3, 14) else set()
+    assert imports(done.stderr) & NOT_FOR_ONE_HOST <= own
 
 
 def test_a_plain_job_loads_nothing_that_only_the_compiler_needs(job: JobFolder) -> None:

@@ -31,8 +31,8 @@ def with_pytorch(old: str, new: str) -> Tree:
     [
         ("os_packages", "os_package", "4:1: os_package: expected one of base, budget, build_packages, "
          "by_platform, cuda_build_packages, cuda_compat, device, efa, env, extras, flavor, indexes, labels, lists, "
-         "os_packages, packages, platform, platforms, python, repository, suites, user, found unknown key "
-         "'os_package'; did you mean 'os_packages'?"),
+         "os_packages, packages, platform, platforms, python, repository, suites, user, "
+         "found unknown key 'os_package'; did you mean 'os_packages'?"),
         ("[g++]", "g++", "4:14: os_packages: expected a list, found 'g++'"),
         ("[g++]", "[g++, -y]", "4:20: os_packages[1]: expected a Debian package name, found '-y'"),
         ("[g++]", "", "4:13: os_packages: expected a list, found nothing"),

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from release import describe_wheel
 
 from dlc.core.checkout import find_root
 from dlc.core.environment import CA_VARIABLES
@@ -26,7 +27,6 @@ from harness.engine import connect, docker
 from harness.images import Image
 from harness.installed import EPOCH, build_package
 from harness.pages import find_blocks
-from release import describe_wheel
 
 pytestmark = [
     pytest.mark.integration,

@@ -1,4 +1,4 @@
-"""docs/first-image.md as it stands: from the release's files and nothing else to a signed image of one's own, and its job.
+"""docs/first-image.md as it stands: from a release's files alone to a signed image of one's own, and its job.
 
 The host is this one and its engine the one that is there; the home folder is empty. If this host reaches no source of
 advisories, the test names a dump in which nothing is listed: the page's own host needs a source.

@@ -1,7 +1,8 @@
-"""Pipelines of the three CI systems, one after the other, with the real dlc, a builder and a registry of this host.
+"""Pipelines of the three CI systems, one after the other, with the real dlc, an engine and a registry of this host.
 
-A tiny image is built, pushed, signed and promoted. In place of the machine's installation, of `dlc test`, which asks
-about images for training, and of a login by AWS there are stand-ins.
+A tiny image is planned, built, scanned, pushed, signed and promoted. There are stand-ins for the machine's
+installation, for a login by AWS, for the builder (the engine builds, and `dlc push` pushes), and for `dlc test`, which
+asks about images for training.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -22,7 +24,8 @@ import yaml
 from dlc.core.checkout import find_root
 from harness import toy
 from harness.ci_machine import list_first_scripts, list_scripts, write_programs
-from harness.far_builder import NAME, SecondEngine, open_builder
+from harness.engine import docker
+from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import make_key
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(4 * toy.BUILD_SECONDS)]
@@ -30,25 +33,39 @@ ROOT = find_root(Path(__file__).parent)
 SYSTEMS = ("github", "gitlab", "codebuild")
 STEM = "1.17.0-training-cpu-py311-bookworm"
 LAUNCHER = "src/entrypoint/launcher.py"
-# `dlc test` writes down that the tests have passed; all else is dlc itself.
+REPOSITORY = "dlc-toy-ci"
+REF = toy.ref(REPOSITORY)
+# Files answer the scan, because nobody else is asked.
 DLC = """#!{python}
-import sys
+import os, subprocess, sys
 from datetime import UTC, datetime
-from dlc.__main__ import main
 from dlc.core.environment import cache_folder
 from dlc.engine.connection import connect
-from dlc.engine.pushed import pull_pushed
 from dlc.images.inspection.facts import inspect_image
 from dlc.images.proof.tested import make_record, write_record
-if sys.argv[1] != "test":
-    sys.exit(main(sys.argv[1:]))
-engine = connect()
-pull_pushed(engine, ["{ref}"])
-image = inspect_image(engine, "{ref}")["Id"]
-write_record(cache_folder(), make_record(image, ["test_starts"], [], datetime.now(UTC)))
+
+def dlc(*words):
+    return subprocess.call([sys.executable, "-m", "dlc", *words], close_fds=False)
+
+verb, *words = sys.argv[1:]
+if verb in ("scan", "push"):
+    os.environ |= dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9")
+    os.environ["NO_PROXY"] = "127.0.0.1"
+if verb == "test":
+    image = inspect_image(connect(), "{ref}")["Id"]
+    write_record(cache_folder(), make_record(image, ["test_starts"], [], datetime.now(UTC)))
+elif verb == "build":
+    code = dlc("build", words[0])
+    place = words[words.index("--push") + 1] if "--push" in words else ""
+    sys.exit(code or (dlc("push", words[0], "--no-scan", "--to", place) if place else 0))
+else:
+    sys.exit(dlc(verb, *words))
 """
 DOCKER = """#!/bin/sh
-case "$*" in *"--username AWS"*) exit 0 ;; esac
+case "$*" in
+  *"--username AWS"*) cat >/dev/null; exit 0 ;;
+  "buildx inspect any") exit 0 ;;
+esac
 exec {docker} "$@"
 """
 # What the steps install is there; the build's own calls are real.
@@ -66,7 +83,7 @@ ADVISORY = {
 class Pipelines:
     """A checkout in git, and the machine on which each pipeline runs."""
 
-    far: SecondEngine
+    registry: Registry
     root: Path
     folder: Path
     environment: dict[str, str]
@@ -89,7 +106,7 @@ class Pipelines:
         """Run a pipeline of the commit, until a cancellation before a step; return what its shells print."""
         listed = self.folder / "listed"
         content = yaml.safe_load(self.dlc("ci", system, "toy-*").stdout)
-        place = f"{self.far.registry.host}/{path}"
+        place = f"{self.registry.host}/{path}"
         environment = {
             **self.environment, "CACHE": f"{place}/cache", "STAGING": f"{place}/staging", "PROD": f"{place}/prod",
             "PROMOTE": "no" if is_request else "yes", "IMAGE": toy.ID, "PARENTS": "", "GITHUB_OUTPUT": str(listed),
@@ -126,7 +143,7 @@ class Pipelines:
 
     def digest(self, name: str) -> str:
         """The digest that the moving tag of a repository means; empty without a tag."""
-        link = self.far.registry.repository(f"{name}/toy") / f"_manifests/tags/{STEM}/current/link"
+        link = self.registry.repository(f"{name}/toy") / f"_manifests/tags/{STEM}/current/link"
         return link.read_text() if link.exists() else ""
 
 
@@ -134,29 +151,32 @@ class Pipelines:
 def pipelines(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipelines]:
     folder = tmp_path_factory.mktemp("ci")
     root = folder / "checkout"
-    toy.make_checkout(root, "dlc-toy-ci")
-    with open_builder("dockerd", folder) as far:
-        assert isinstance(far, SecondEngine)
-        write_programs(folder / "bin")
-        docker = subprocess.run(["which", "docker"], capture_output=True, text=True, check=True).stdout.strip()
-        (folder / "bin/docker").write_text(DOCKER.format(docker=docker))
-        (folder / "bin/dlc").write_text(DLC.format(python=sys.executable, ref=toy.ref("dlc-toy-ci")))
-        (folder / "bin/apt-get").write_text(APT_GET)
-        dump = folder / "all.zip"
-        with zipfile.ZipFile(dump, "w") as archive:
-            archive.writestr("PYSEC-2026-1.json", json.dumps(ADVISORY))
-        make_key(folder)
-        environment = {
-            **os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "CALLS": str(folder / "calls"),
-            "GITHUB_PATH": str(folder / "path"), "DOCKER_HOST": far.engine.address, "BUILDER": NAME,
-            "REGISTRY_USER": "pusher", "REGISTRY_PASSWORD": "correct-horse",
-            "SIGNING_KEY": (folder / "cosign.key").read_text(), "PUBLIC_KEY": (folder / "cosign.pub").read_text(),
-            "DLC_OSV_DUMP": f"{dump}#sha256={hashlib.sha256(dump.read_bytes()).hexdigest()}",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }  # fmt: skip
-        found = Pipelines(far, root, folder, environment)
-        found.git("init", "--quiet")
-        yield found
+    toy.make_checkout(root, REPOSITORY)
+    registry = Registry(folder / "registry")
+    registry.start()
+    write_programs(folder / "bin")
+    for name, text in (("docker", DOCKER), ("dlc", DLC), ("apt-get", APT_GET)):
+        (folder / "bin" / name).write_text(text.format(docker=shutil.which("docker"), python=sys.executable, ref=REF))
+    with zipfile.ZipFile(folder / "all.zip", "w") as archive:
+        archive.writestr("PYSEC-2026-1.json", json.dumps(ADVISORY))
+    (folder / "tracker.json").write_text("{}")
+    make_key(folder)
+    environment = toy.environment(
+        PATH=f"{folder / 'bin'}:{os.environ['PATH']}", PYTHONPATH=os.pathsep.join(sys.path), BUILDER="any",
+        CALLS=str(folder / "calls"), GITHUB_PATH=str(folder / "path"),
+        REGISTRY_USER=USER, REGISTRY_PASSWORD=PASSWORD, DLC_OSV_DUMP=pin(folder / "all.zip"),
+        SIGNING_KEY=(folder / "cosign.key").read_text(), PUBLIC_KEY=(folder / "cosign.pub").read_text(),
+        DLC_DEBIAN_TRACKER_DUMP=pin(folder / "tracker.json"), **registry.login(folder / "docker"),
+    )  # fmt: skip
+    found = Pipelines(registry, root, folder, environment)
+    found.git("init", "--quiet")
+    yield found
+    registry.kill()
+    docker("image", "rm", "--force", REF, check=False)
+
+
+def pin(path: Path) -> str:
+    return f"{path}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -165,7 +185,7 @@ def test_pipelines_of_a_branch_converge_and_none_goes_back(system: str, pipeline
     pipelines.commit(8, "a")
     pipelines.commit(9, "b")
     pipelines.run(system, system, is_request=True)
-    assert not pipelines.far.registry.repository(system).exists(), "a request writes nothing"
+    assert not pipelines.registry.repository(system).exists(), "a request writes nothing"
 
     pipelines.run(system, system, until="test")
     assert pipelines.digest(staging)

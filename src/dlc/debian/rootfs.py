@@ -70,12 +70,17 @@ def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 def require_program(cache: Path) -> None:
     """Install mmdebstrap and Debian's keys if this host lacks them. Raises HostError, PackageIndexError."""
     _install_missing("mmdebstrap", cache)
-    if apt.read_os_release().get("ID") == "debian" or apt.can_install():
-        return
-    # Elsewhere apt does not trust Debian's keys, and mmdebstrap, which only recommends both, finds them by gpg.
-    missing = [*([] if KEYS.exists() else [KEYS.stem]), *([] if shutil.which("gpg") else ["gpg"])]
-    if missing:
-        apt.install_packages(missing, cache / "apt")
+    # Ubuntu has mmdebstrap only recommend them.
+    if not KEYS.exists() and not apt.can_install():
+        apt.install_packages([KEYS.stem], cache / "apt")
+
+
+def name_keys() -> list[str]:
+    """Return the option by which mmdebstrap trusts Debian's keys where apt does not: outside Debian.
+
+    Without it mmdebstrap names the keys' file in the sources.list that it writes: the image would be another.
+    """
+    return [f"--keyring={KEYS}"] if KEYS.exists() and apt.read_os_release().get("ID") != "debian" else []
 
 
 def require_foreign_program(system: str, cache: Path) -> None:
@@ -136,7 +141,7 @@ def _build_tar(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
     held = draft / "recorded"
     held.write_text(make_preferences(recorded))
     program, *rest = mmdebstrap_command(suite)
-    argv = [program, *pin_arguments(held), *rest, str(draft / "rootfs.tar")]
+    argv = [program, *pin_arguments(held), *name_keys(), *rest, str(draft / "rootfs.tar")]
     if not _can_be_alone():
         _run_mmdebstrap(suite, argv, {})
         return
@@ -160,7 +165,7 @@ def _run_mmdebstrap(suite: str, argv: Sequence[str], environment: Mapping[str, s
         words = "; ".join([line for line in lines if line.startswith("E:")] or last_lines(said, 5).splitlines())
         if "No space left on device" in said:
             raise DiskError(f"mmdebstrap {suite}: {words}", "free space in the cache folder and in TMPDIR")
-        remedy = f"install {KEYS.stem} and gpg" if "is not signed" in words else "check that apt reaches its mirrors"
+        remedy = f"install {KEYS.stem}" if "is not signed" in words else "check that apt reaches its mirrors"
         raise BaseImageError(f"mmdebstrap {suite}: {words}", remedy)
 
 

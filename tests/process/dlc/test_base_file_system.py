@@ -82,34 +82,35 @@ def test_a_full_cache_disk_is_said_before_anything_is_made(tmp_path: Path, monke
         rootfs.make_rootfs("bookworm", {}, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("system", "has_keys", "has_gpg", "installed"),
-    [
-        ("ubuntu", False, False, [["debian-archive-keyring", "gpg"]]),
-        ("ubuntu", True, False, [["gpg"]]),
-        ("ubuntu", True, True, []),
-        ("debian", True, False, []),
-    ],
-)
+@pytest.mark.parametrize(("has_keys", "installed"), [(False, [["debian-archive-keyring"]]), (True, [])])
 def test_debians_keys_are_installed_where_mmdebstrap_came_without_them(
-    system: str,
-    has_keys: bool,
-    has_gpg: bool,
-    installed: list[list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    has_keys: bool, installed: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
     keys = tmp_path / "debian-archive-keyring.gpg"
     if has_keys:
         keys.touch()
     monkeypatch.setattr(rootfs, "KEYS", keys)
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "gpg" and not has_gpg else f"/usr/bin/{name}")
-    monkeypatch.setattr("dlc.debian.apt.read_os_release", lambda: {"ID": system})
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("dlc.debian.apt.can_install", lambda: "")
     monkeypatch.setattr("dlc.debian.apt.install_packages", lambda names, _: asked.append(names))
     rootfs.require_program(tmp_path)
     assert asked == installed
+
+
+@pytest.mark.parametrize(("system", "named"), [("ubuntu", True), ("debian", False)])
+def test_debians_keys_are_named_to_mmdebstrap_outside_debian_so_that_no_image_names_them(
+    system: str, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mmdebstrap").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/words\nexit 1\n')
+    (tmp_path / "mmdebstrap").chmod(0o755)
+    (tmp_path / "keys.gpg").touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(rootfs, "KEYS", tmp_path / "keys.gpg")
+    monkeypatch.setattr("dlc.debian.apt.read_os_release", lambda: {"ID": system})
+    with pytest.raises(BaseImageError):
+        rootfs.make_rootfs("bookworm", {}, tmp_path / "cache")
+    assert (f"--keyring={tmp_path}/keys.gpg" in (tmp_path / "words").read_text()) == named
 
 
 def test_a_mirror_whose_signature_nobody_can_check_is_told_with_the_keys_to_install(
@@ -120,4 +121,4 @@ def test_a_mirror_whose_signature_nobody_can_check_is_told_with_the_keys_to_inst
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(BaseImageError, match="not signed") as caught:
         rootfs.make_rootfs("bookworm", {}, tmp_path / "cache")
-    assert caught.value.remedy == "install debian-archive-keyring and gpg"
+    assert caught.value.remedy == "install debian-archive-keyring"

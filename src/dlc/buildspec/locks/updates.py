@@ -187,7 +187,8 @@ def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, st
     rootfs.require_program(work)
     rootfs.require_foreign_program(suite, work)
     program, *rest = mmdebstrap_command(suite, names)
-    done = run_program([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SIMULATE_SECONDS)
+    argv = [program, *rootfs.name_keys(), "--simulate", "--verbose", *rest, "/dev/null"]
+    done = run_program(argv, check=False, timeout=SIMULATE_SECONDS)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr[-500:]]
         raise LockError(f"{suite}: {'; '.join(errors)}", "name packages of this suite, and check that apt has a mirror")

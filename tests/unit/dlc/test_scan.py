@@ -143,7 +143,7 @@ def test_a_project_has_exceptions_of_its_own_beside_those_of_the_recipes() -> No
     project = changed(specimen(), PROJECT_EXCEPTIONS, text)
     both = changed(project, EXCEPTIONS, text.replace("CVE-1", "CVE-2"))
     assert [each.advisory for each in read_exceptions(both)] == ["CVE-2", "CVE-1"]
-    with pytest.raises(SpecError, match="scan-exceptions.yml:1:1: "):
+    with pytest.raises(SpecError, match=r"scan-exceptions\.yml:1:1: "):
         read_exceptions(changed(both, PROJECT_EXCEPTIONS, "exception: []\n"))
 
 

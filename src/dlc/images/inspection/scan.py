@@ -110,8 +110,8 @@ def require_clean(found: Scan) -> None:
             f"{found.ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} "
             f"whose exception has expired: {names[:200]}",
             "newer versions (Python: dlc lock GLOB, Debian: dlc update debian --write) and a new build, "
-            f"or an exception with reason, owner and expiry in {EXCEPTIONS}; in a project, in {PROJECT_EXCEPTIONS} beside "
-            f"{PROJECT} (dlc help accounting)",
+            f"or an exception with reason, owner and expiry in {EXCEPTIONS}; in a project, in {PROJECT_EXCEPTIONS} "
+            f"beside {PROJECT} (dlc help accounting)",
         )
     if unanswered := [answer for answer in found.answers if answer.unanswered]:
         raise ProcessError(

@@ -1,16 +1,20 @@
 """docs/first-image.md as it stands: from the release's files alone to a signed image of one's own, and its job.
 
 The host is this one and its engine the one that is there; the home folder is empty. If Debian has security fixes today
-that the recipes do not record, the test does what the page says about that.
+that the recipes do not record, the test does what the page says about that. If the index has no advisories, a dump in
+which nothing is listed answers in its place; the page's own host needs a source.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -39,7 +43,7 @@ OWN = "mine/pytorch:2.13-training-cpu-py311-mine"
 # What a host may need to reach packages; all else is HOME, PATH and the engine.
 KEPT = ("PATH", *CA_VARIABLES, "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 # The page's registry runs until its shell is closed.
-NEW_SHELL = "trap 'kill $(jobs -p)' EXIT\n. ~/dlc/bin/activate\ncd ~/mine\n"
+NEW_SHELL = "trap 'jobs -p | xargs --no-run-if-empty kill' EXIT\n. ~/dlc/bin/activate\ncd ~/mine\n"
 # A finding as `dlc scan` prints it, and the page's exception for one.
 FOUND = re.compile(r"^ +open +(\S+) +\S+ +(\S+)", re.MULTILINE)
 SHOWN = re.compile(r"^  - \{advisory: .*\}\n", re.MULTILINE)
@@ -48,6 +52,14 @@ EXCEPTION = '  - {{advisory: {1}, package: {0}, reason: a test, owner: me, expir
 
 def read_steps() -> list[str]:
     return find_blocks(PAGE.read_text(), "sh")
+
+
+def write_empty_dump(path: Path) -> str:
+    """Write OSV's dump of PyPI with an advisory about another package; return it as DLC_OSV_DUMP names it."""
+    affected = {"package": {"ecosystem": "PyPI", "name": "other"}, "versions": ["1.0"]}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("1.json", json.dumps({"id": "1", "modified": "2026-11-20T10:00:00Z", "affected": [affected]}))
+    return f"{path}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 @pytest.fixture
@@ -60,10 +72,12 @@ def host(tmp_path: Path) -> Iterator[dict[str, str]]:
     (tmp_path / "home").mkdir()
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("DLC_INDEX_")}
     address = {name: value for name, value in connect().environment.items() if name.startswith("DOCKER_")}
-    yield {**kept, **address, "HOME": str(tmp_path / "home")}
+    dump = write_empty_dump(tmp_path / "all.zip")
+    yield {**kept, **address, "HOME": str(tmp_path / "home"), "DLC_OSV_DUMP": dump}
     docker("image", "rm", "--force", REFERENCE, OWN, check=False)
 
 
+@pytest.mark.long
 def test_the_page_leads_from_the_release_to_a_verified_image_and_its_job(
     image: Image, host: dict[str, str], tmp_path: Path
 ) -> None:

@@ -33,7 +33,8 @@ HELP = "run the container tests on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
 CONTAINER, JOBS = "tests/container", "tests/integration"
 # What the tests import, and the versions of the checkout that the wheel was made from.
-PYTEST, VERSIONS = ("pytest", "pytest-testinfra", "pytest-timeout", "pytest-xdist"), "requirements-dev.lock"
+PYTEST = ("pytest", "pytest-testinfra", "pytest-timeout", "pytest-xdist", "spdx-tools")
+VERSIONS = "requirements-dev.lock"
 INSTALL_SECONDS = 600.0
 # Lines of pytest with several workers: a test has ended, and a test will run.
 RESULT = re.compile(r"\[gw\d+\] \[ *(\d+)%\] ([A-Z]+) (.*?) *$")

@@ -23,6 +23,8 @@ IN_WHEEL = "dlc/recipes/"
 OTHER_RECIPES = "name a release's wheel, dlc-VERSION-py3-none-any.whl, or a checkout of dlc"
 # A user's own image, and the folder of its locks: docs/own-images.md.
 PROJECT, LOCKS = "dlc.yml", "locks"
+# What `dlc scan` lets pass in a project, beside its file.
+PROJECT_EXCEPTIONS = "scan-exceptions.yml"
 # What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden
 # files: .git, .DS_Store, .a.swp and .mypy_cache are all hidden. Vim probes a folder with a file named 4913.
 LEFTOVERS = (".*", "__pycache__", "*.pyc", "*.sw[a-p]", "*~", "#*#", "4913", "*.orig", "*.rej", "Thumbs.db")
@@ -124,8 +126,9 @@ def read_workspace(workspace: Workspace | None = None) -> Tree:
 
 
 def read_project(folder: Path) -> Tree:
-    """Read what a project adds to the recipes: its file and its locks."""
-    return {PROJECT: _read_source(folder / PROJECT), **read_tree(folder, (LOCKS,))}
+    """Read what a project adds to the recipes: its file, its locks, and its exceptions of a scan if it has some."""
+    names = [PROJECT, *(name for name in (PROJECT_EXCEPTIONS,) if (folder / name).is_file())]
+    return {**{name: _read_source(folder / name) for name in names}, **read_tree(folder, (LOCKS,))}
 
 
 def read_tree(root: Path, tops: Sequence[str] = FOLDERS) -> Tree:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 
 from dlc.buildspec.models import ScanException
 from dlc.cli.scan import as_text
+from dlc.core.checkout import PROJECT_EXCEPTIONS, read_project
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
 from dlc.images.inspection.advisories import (
@@ -134,6 +136,22 @@ def test_mistakes_in_the_exceptions_file_are_told_with_their_place(text: str, ex
     with pytest.raises(SpecError) as caught:
         read_exceptions(changed(specimen(), EXCEPTIONS, text))
     assert f"{EXCEPTIONS}:{expected}" in str(caught.value)
+
+
+def test_a_project_has_exceptions_of_its_own_beside_those_of_the_recipes() -> None:
+    text = "exceptions:\n  - {advisory: CVE-1, reason: x, owner: y, expires: 2026-12-31}\n"
+    project = changed(specimen(), PROJECT_EXCEPTIONS, text)
+    both = changed(project, EXCEPTIONS, text.replace("CVE-1", "CVE-2"))
+    assert [each.advisory for each in read_exceptions(both)] == ["CVE-2", "CVE-1"]
+    with pytest.raises(SpecError, match=r"scan-exceptions\.yml:1:1: "):
+        read_exceptions(changed(both, PROJECT_EXCEPTIONS, "exception: []\n"))
+
+
+def test_a_project_s_exceptions_are_read_from_the_folder_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "dlc.yml").write_text("name: demo\n")
+    assert PROJECT_EXCEPTIONS not in read_project(tmp_path)
+    (tmp_path / PROJECT_EXCEPTIONS).write_text("exceptions: []\n")
+    assert read_project(tmp_path)[PROJECT_EXCEPTIONS].data == b"exceptions: []\n"
 
 
 def test_no_exceptions_file_means_no_exceptions() -> None:

@@ -29,7 +29,7 @@ from dlc.buildspec.validation import validate_node
 from dlc.buildspec.variant import normal_name
 from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.atomic_files import scratch_folder
-from dlc.core.checkout import Tree, read_text
+from dlc.core.checkout import PROJECT_EXCEPTIONS, Tree, read_text
 from dlc.core.environment import user_path
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import Completed, last_lines, run_program
@@ -127,13 +127,19 @@ def _find_exception(finding: Finding, exceptions: Sequence[ScanException]) -> Sc
 
 
 def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
-    """Read the exceptions file; no file means no exceptions. Raises SpecError with file:line:col of every mistake."""
-    if EXCEPTIONS not in tree:
-        return ()
-    node, problems = parse_yaml(read_text(tree, EXCEPTIONS), EXCEPTIONS)
+    """Read the recipes' exceptions and the project's; no file means no exceptions.
+
+    Raises SpecError with file:line:col of every mistake.
+    """
+    files = [path for path in (EXCEPTIONS, PROJECT_EXCEPTIONS) if path in tree]
+    return tuple(exception for path in files for exception in _read_exceptions(tree, path))
+
+
+def _read_exceptions(tree: Tree, path: str) -> tuple[ScanException, ...]:
+    node, problems = parse_yaml(read_text(tree, path), path)
     raise_report(problems)
     if node is None:
-        raise SpecError(f"{EXCEPTIONS}: expected YAML")
+        raise SpecError(f"{path}: expected YAML")
     found, problems = validate_node(ScanExceptions, node)
     raise_report(problems)
     return found.exceptions if found else ()

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from dlc.buildspec.models import ScanException
+from dlc.core.checkout import PROJECT, PROJECT_EXCEPTIONS
 from dlc.core.environment import cache_folder, find_ca_bundle, read_proxies
 from dlc.core.errors import ImageError, ProcessError
 from dlc.debian.suites import SUITES
@@ -109,7 +110,8 @@ def require_clean(found: Scan) -> None:
             f"{found.ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} "
             f"whose exception has expired: {names[:200]}",
             "newer versions (Python: dlc lock GLOB, Debian: dlc update debian --write) and a new build, "
-            f"or an exception with reason, owner and expiry in {EXCEPTIONS}",
+            f"or an exception with reason, owner and expiry in {EXCEPTIONS}; in a project, in {PROJECT_EXCEPTIONS} "
+            f"beside {PROJECT} (dlc help accounting)",
         )
     if unanswered := [answer for answer in found.answers if answer.unanswered]:
         raise ProcessError(

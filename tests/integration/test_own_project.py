@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import secrets
 import shutil
 import tarfile
 import zipfile
@@ -18,6 +19,7 @@ from dlc.images.push.registry.repository import describe_blob, make_manifest
 from harness import toy
 from harness.empty_wheel import write_wheel
 from harness.engine import connect, docker, run_once
+from harness.git_package import Repository
 from harness.images import Image
 from harness.installed import run_installed, take_environment
 
@@ -28,6 +30,8 @@ pytestmark = [
 ]
 PACKAGE = "einops"
 OWN_PACKAGE = "dlc_own_thing"
+# Another run of these tests may use the same engine.
+NAME = f"demo-{secrets.token_hex(3)}"
 SITE = "opt/venv/lib/python3.11/site-packages/"
 # What a push sends for the packages that a project adds, in bytes of their wheels.
 LARGEST_SHARE = 1.2
@@ -52,7 +56,7 @@ def project(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A project with one more package, built by two commands."""
     home = tmp_path_factory.mktemp("home")
     found = Project(take_environment() / "bin/dlc", home)
-    found.run("init", "demo", "--from", image.variant.id, "--package", PACKAGE)
+    found.run("init", "demo", "--name", NAME, "--from", image.variant.id, "--package", PACKAGE)
     found.ref = found.run("show", "--ref", inside="demo").strip()
     found.run("build", inside="demo")
     yield found
@@ -66,7 +70,7 @@ def layers_of(ref: str) -> list[str]:
 
 def test_the_image_has_the_package_and_the_folder_its_lock(image: Image, project: Project) -> None:
     [lock] = (project.folder / "demo/locks").glob("[!.]*")
-    assert lock.name == f"{image.variant.id}-demo"
+    assert lock.name == f"{image.variant.id}-{NAME}"
     assert f"\n{PACKAGE}==" in (lock / "added.txt").read_text()
     done = run_once(project.ref, "python", "-c", f"import {PACKAGE}, torch; print('fine')")
     assert done.stdout == "fine\n", done.stderr
@@ -109,9 +113,9 @@ def test_its_job_runs_and_its_tests_pass(project: Project) -> None:
 
 
 def test_its_export_is_a_folder_for_docker_build(image: Image, project: Project) -> None:
-    project.run("export", f"{image.variant.id}-demo", "exported", inside="demo")
+    project.run("export", f"{image.variant.id}-{NAME}", "exported", inside="demo")
     folder = project.folder / "demo/exported"
-    assert PACKAGE in "".join(path.read_text() for path in folder.rglob("training.txt"))
+    assert PACKAGE in "".join(path.read_text() for path in folder.rglob("added.txt"))
     assert (folder / "Dockerfile").read_text().count("\nFROM ") > 1
 
 
@@ -128,12 +132,15 @@ def test_the_same_project_in_another_folder_is_the_same_image(project: Project) 
     assert second["digest"] == first["digest"]
 
 
-def test_a_debian_package_an_own_wheel_and_a_user_change_nothing_below(image: Image, project: Project) -> None:
+def test_debian_packages_own_wheels_commits_and_a_user_change_nothing_below(image: Image, project: Project) -> None:
     """Each is a layer of its own; the job runs as the user. No step but one looks at the folder of the wheel."""
     folder = project.folder / "more"
     shutil.copytree(project.folder / "demo", folder, ignore=shutil.ignore_patterns("locks", "dlc-jobs"))
-    text = (folder / "dlc.yml").read_text().replace("name: demo", "name: more").replace("repository: demo", "")
-    text = text.replace(f'["{PACKAGE}"]', f"[{PACKAGE}, {OWN_PACKAGE}]").replace(
+    text = (folder / "dlc.yml").read_text().replace(f"name: {NAME}", f"name: {NAME}-more")
+    text = text.replace(f"repository: {NAME}", "")
+    repository = Repository(project.folder / "repository")
+    repository.commit("0.3")
+    text = text.replace(f'["{PACKAGE}"]', f'[{PACKAGE}, {OWN_PACKAGE}, "tiny @ {repository.address}@main"]').replace(
         "os_packages: []", "os_packages: [less]"
     )
     (folder / "dlc.yml").write_text(f"{text}user: dev\n")
@@ -143,9 +150,11 @@ def test_a_debian_package_an_own_wheel_and_a_user_change_nothing_below(image: Im
     try:
         project.run("build", inside="more", UV_FIND_LINKS=str(project.folder / "wheels"))
         assert layers_of(ref)[:-3] == image.inspected["RootFS"]["Layers"]
-        check = f"from importlib.metadata import version as v; print(v('{OWN_PACKAGE}'), v('{PACKAGE}') > '0')"
+        check = (
+            f"from importlib.metadata import version as v; print(v('{OWN_PACKAGE}'), v('tiny'), v('{PACKAGE}') > '0')"
+        )
         done = run_once(ref, "sh", "-c", f'id -un; echo ~; less --version | head -c 5; echo; python -c "{check}"')
-        assert done.stdout == "dev\n/home/dev\nless \n1.0 True\n", done.stderr
+        assert done.stdout == "dev\n/home/dev\nless \n1.0 0.3 True\n", done.stderr
         assert "done: accuracy=" in project.run("run", inside="more")
     finally:
         docker("image", "rm", "--force", ref, check=False)
@@ -154,5 +163,5 @@ def test_a_debian_package_an_own_wheel_and_a_user_change_nothing_below(image: Im
 @pytest.mark.long
 def test_the_project_built_again_from_nothing_is_the_same_bytes(image: Image, project: Project) -> None:
     """No step of the second build is in the engine's cache; the image that is built is compared too."""
-    said = project.run("verify-reproducible", f"{image.variant.id}-demo", "--once", inside="demo")
+    said = project.run("verify-reproducible", f"{image.variant.id}-{NAME}", "--once", inside="demo")
     assert "  identical  sha256:" in said

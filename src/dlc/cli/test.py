@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import sys
@@ -19,7 +20,6 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress, show_work
 from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
-from dlc.core.digests import hash_file
 from dlc.core.environment import cache_folder, host_platform
 from dlc.core.errors import ImageTestError, PackageIndexError, UsageError
 from dlc.core.process import run_program, stream_program
@@ -145,7 +145,8 @@ def _find_pytest(root: Path) -> Mapping[str, str]:
 
 def _install_pytest(versions: Path, home: Path) -> Path:
     """Install what the tests import into a folder of its own, once for these versions and this Python."""
-    folder = home / f"{sys.version_info.major}.{sys.version_info.minor}-{hash_file(versions)[:12]}"
+    asked = hashlib.sha256(versions.read_bytes() + " ".join(PYTEST).encode()).hexdigest()
+    folder = home / f"{sys.version_info.major}.{sys.version_info.minor}-{asked[:12]}"
     home.mkdir(parents=True, exist_ok=True)
     with hold_lock(home, INSTALL_SECONDS), draft_folder(home, ".drafts") as draft:
         if not folder.is_dir():

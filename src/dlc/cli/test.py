@@ -20,7 +20,6 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress, show_work
 from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
-from dlc.core.digests import hash_file
 from dlc.core.environment import cache_folder, host_platform
 from dlc.core.errors import ImageTestError, PackageIndexError, UsageError
 from dlc.core.process import run_program, stream_program

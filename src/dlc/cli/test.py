@@ -145,8 +145,8 @@ def _find_pytest(root: Path) -> Mapping[str, str]:
 
 def _install_pytest(versions: Path, home: Path) -> Path:
     """Install what the tests import into a folder of its own, once for these versions and this Python."""
-    wanted = hashlib.sha256(f"{hash_file(versions)} {' '.join(PYTEST)}".encode()).hexdigest()[:12]
-    folder = home / f"{sys.version_info.major}.{sys.version_info.minor}-{wanted}"
+    asked = hashlib.sha256(versions.read_bytes() + " ".join(PYTEST).encode()).hexdigest()
+    folder = home / f"{sys.version_info.major}.{sys.version_info.minor}-{asked[:12]}"
     home.mkdir(parents=True, exist_ok=True)
     with hold_lock(home, INSTALL_SECONDS), draft_folder(home, ".drafts") as draft:
         if not folder.is_dir():

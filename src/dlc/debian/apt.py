@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,20 +170,22 @@ def _needs_donor(donor: Donor, names: Sequence[str]) -> bool:
     return read_os_release().get("VERSION_CODENAME") == donor.release and any(name in donor.packages for name in names)
 
 
+def find_mirror(releases: Collection[str]) -> str:
+    """Return the address from which this host's apt gets one of these releases; empty if it gets none of them."""
+    words = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]
+    known = [line.split() for line in run_program(words).stdout.splitlines()]
+    return min((words[0] for words in known if words[1:] and words[1] in releases), default="")
+
+
 def _make_donor_options(work: Path, donor: Donor) -> list[str]:
     """Return apt options that add the donor suite, pinned so that only its own packages come from it.
 
     The files are in `work`: the host's apt set-up is not changed.
     """
-    known = run_program(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]
-    ).stdout
-    sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.release]}
-    if not sites:
+    site = find_mirror([donor.release])
+    if not site:
         raise HostError(f"apt has no source for Debian {donor.release}", "add one to /etc/apt/sources.list")
-    (work / "sources.list").write_text(
-        "".join(f"deb {site} {suite} main\n" for site in sorted(sites)[:1] for suite in (donor.release, donor.suite))
-    )
+    (work / "sources.list").write_text("".join(f"deb {site} {suite} main\n" for suite in (donor.release, donor.suite)))
     (work / "preferences").write_text(
         f"Package: *\nPin: release n={donor.suite}\nPin-Priority: 50\n\n"
         f"Package: {' '.join(donor.packages)}\nPin: release n={donor.suite}\nPin-Priority: 990\n"

@@ -12,8 +12,9 @@ from dlc.core.atomic_files import hold_lock
 from dlc.core.errors import PackageIndexError
 from dlc.core.platforms import split_suffix
 from dlc.core.process import run_program
+from dlc.debian.apt import find_mirror
+from dlc.debian.suites import SUITES
 
-MIRROR = "http://deb.debian.org/debian"
 # A package comes into a suite, or leaves it, with its point releases.
 FRESH_SECONDS = 24 * 3600.0
 ASK_SECONDS = 120.0
@@ -31,21 +32,23 @@ def find_unknown(system: str, names: Sequence[str], work: Path) -> dict[str, str
     """
     if shutil.which("apt-get") is None:
         raise PackageIndexError("this host has no apt-get, which reads Debian's lists")
+    if not (mirror := find_mirror(SUITES)):
+        raise PackageIndexError("apt of this host has no source of Debian's packages")
     for folder in ("lists/partial", "cache", "parts"):
         (work / folder).mkdir(parents=True, exist_ok=True)
     with hold_lock(work, OTHER_SECONDS):
-        options = _make_options(system, work)
+        options = _make_options(system, mirror, work)
         _update_lists(options, work)
         said = run_program(["apt-get", *options, "--simulate", "install", *names], env={"LC_ALL": "C"}, check=False)
         unknown = [first or second for first, second in UNKNOWN.findall(said.stderr)]
         return {name: _find_near(name, options) for name in unknown}
 
 
-def _make_options(system: str, work: Path) -> list[str]:
+def _make_options(system: str, mirror: str, work: Path) -> list[str]:
     """Return apt options for a system without any package, in a folder of its own."""
     suite, platform = split_suffix(system)
     # Trusted, because nothing is installed from here and a host may lack Debian's keys: a build checks signatures.
-    (work / "sources.list").write_text(f"deb [trusted=yes] {MIRROR} {suite} main\n")
+    (work / "sources.list").write_text(f"deb [trusted=yes] {mirror} {suite} main\n")
     settings = {
         "Dir::Etc::SourceList": work / "sources.list",
         "Dir::Etc::SourceParts": work / "parts",

@@ -35,7 +35,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = f" {hashlib.sha256(listing).hexdigest()} {len(listing)} main/binary-amd64/Packages"
     release = f"Suite: stable\nCodename: bookworm\nArchitectures: amd64\nComponents: main\nSHA256:\n{place}\n"
     (tmp_path / "mirror/dists/bookworm/Release").write_text(release)
-    monkeypatch.setattr(package_names, "MIRROR", f"file://{tmp_path}/mirror")
+    monkeypatch.setattr(package_names, "find_mirror", lambda _: f"file://{tmp_path}/mirror")
     return tmp_path / "mirror"
 
 
@@ -72,7 +72,7 @@ def test_packages_that_exist_are_asked_for_once(mirror: Path, tmp_path: Path, mo
 def test_without_lists_it_is_said_that_nothing_was_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(package_names, "MIRROR", f"file://{tmp_path}/none")
+    monkeypatch.setattr(package_names, "find_mirror", lambda _: f"file://{tmp_path}/none")
     check(asking_for("numactll"), tmp_path / "cache")
     assert f"dlc: warning: {TORCH_ID}: os_packages numactll: not checked: " in capsys.readouterr().err
 
@@ -98,7 +98,9 @@ def test_the_verbs_refuse_it_before_they_resolve_or_start_anything(
     project = tmp_path / "project"
     project.mkdir()
     (project / "dlc.yml").write_text(f"name: demo\nfrom: {TORCH_ID}\nos_packages: [numactll]\n")
-    program = f"import sys\nfrom dlc.debian import package_names\npackage_names.MIRROR = 'file://{mirror}'\n"
+    program = (
+        f"import sys\nfrom dlc.debian import package_names\npackage_names.find_mirror = lambda _: 'file://{mirror}'\n"
+    )
     program += "from dlc.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "DLC_CACHE_DIR": str(tmp_path / "cache"),
                    "DOCKER_HOST": f"unix://{tmp_path}/nobody.sock"}  # fmt: skip

@@ -61,6 +61,10 @@ class Display:
         if not (step.cached or step.elsewhere) and step.command.startswith(SHOWN_COMMANDS) and not is_short_copy:
             self._line(_format_finished(step))
 
+    def say(self, line: str) -> None:
+        """Print a line. A reader that is gone ends nothing."""
+        self._line(f"  {line}")
+
     @contextmanager
     def during(self, name: str, what: str) -> Iterator[Callable[[str], None]]:
         """Show the block as a step of dlc's own, if it takes long. The block gets a function that says what it does."""

@@ -21,7 +21,7 @@ from dlc.build.one_dockerfile import join_targets
 from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import print_json, say_progress, warn_of_end, warn_of_other_tool
+from dlc.cli.arguments import print_json, warn_of_end, warn_of_other_tool
 from dlc.cli.lock import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
@@ -92,27 +92,26 @@ def _build_missing(plan: Plan, variants: Sequence[Variant], order: Order, displa
             existing = images.find_keys(engine, plan.all_refs)
             remaining = _drop_current(remaining, existing)
             if remaining.selected:
-                for line in explain_own_layers(
-                    [each for each in variants if each.id in remaining.selected], order.tree
-                ):
-                    print(line, file=sys.stderr, flush=True)
+                built = [each for each in variants if each.id in remaining.selected]
+                for line in explain_own_layers(built, order.tree):
+                    display.say(line)
                 if not order.builder:
                     # A builder that is no engine has no images.
                     remaining = remaining.begin_from(existing)
                 if order.disk_check:
                     _require_room(remaining, variants, existing, engine)
-                _announce(remaining, variants, existing)
+                for line in _announce(remaining, variants, existing):
+                    display.say(line)
                 seconds = _run_bake(remaining, order, display)
     results = buildx.read_results(plan, engine, seconds, set(remaining.selected))
     _keep_times(results)
     return results
 
 
-def _announce(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str]) -> None:
-    """Say what will be built, before it starts."""
+def _announce(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str]) -> list[str]:
+    """Return lines that say what will be built, before it starts."""
     last = {ref: last_builds.read_build(cache_folder(), ref) for ref in plan.refs}
-    for line in last_builds.announce(plan.decisions(existing), variants, last):
-        say_progress(line)
+    return last_builds.announce(plan.decisions(existing), variants, last)
 
 
 def _keep_times(results: Sequence[buildx.Result]) -> None:

@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -41,6 +42,7 @@ NAME = "first-image"
 STEP = "/lock/added.txt"
 BOUNDS = {"all": 60.0, "build": 25.0, "share": 1.2}
 STEP_SECONDS = 1800.0
+MOST_MANIFEST_BYTES = 4 << 20
 DOCKERFILE = """\
 FROM {ref}
 RUN {mount}pip install --no-cache-dir --quiet {package}
@@ -66,6 +68,8 @@ class Host:
         self.engine, self.folder = engine, folder
         self.registry = Registry(folder / "registry")
         self.registry.start()
+        # Blobs that are there before the first turn.
+        self.released: frozenset[str] = frozenset()
         self.environment = {**os.environ, **engine.environment, **self.registry.login(folder / "docker")}
 
     def run(self, *argv: str, cwd: Path | None = None) -> tuple[float, str]:
@@ -75,7 +79,9 @@ class Host:
                               timeout=STEP_SECONDS, check=False)  # fmt: skip
         if done.returncode:
             raise SystemExit(f"{' '.join(argv)}: ended with {done.returncode}\n{done.stdout}{done.stderr}")
-        return time.perf_counter() - start, done.stdout
+        seconds = time.perf_counter() - start
+        print(f"{seconds:7.1f} s  {shlex.join(argv)[-100:]}", file=sys.stderr, flush=True)
+        return seconds, done.stdout
 
     def blobs(self) -> dict[str, Path]:
         """Map the digests of all that the registry has to its files."""
@@ -89,16 +95,25 @@ def time_dlc(host: Host, image: str, package: str, folder: Path) -> Turn:
     build, _ = host.run(*DLC, "build", cwd=folder)
     train, said = host.run(*DLC, "run", cwd=folder)
     require_trained(said)
-    before = host.blobs()
     _, said = host.run(*DLC, "push", f"{image}-{NAME}", "--to", f"{host.registry.host}/dlc", "--no-scan", "--json",
                        cwd=folder)  # fmt: skip
-    new = {digest: path for digest, path in host.blobs().items() if digest not in before}
+    # An image of an earlier turn has the same digests: what is new is what the released images have not.
+    new = {digest: path for digest, path in host.blobs().items() if digest not in host.released}
     digest = json.loads(said)[0]["digest"]
     manifest = json.loads(new[digest].read_bytes())
     parts = {digest, manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])} & new.keys()
-    sizes = {name: path.stat().st_size for name, path in new.items()}
-    sent = sum(sizes[name] for name in parts)
-    return Turn(start + build + train, build, sent, sum(sizes.values()) - sent)
+    bill = sum(new[name].stat().st_size for name in find_attached(new, digest) - parts)
+    return Turn(start + build + train, build, sum(new[name].stat().st_size for name in parts), bill)
+
+
+def find_attached(blobs: Mapping[str, Path], digest: str) -> set[str]:
+    """Return the digests of the documents that are attached to an image: manifests that name it, and their parts."""
+    found: set[str] = set()
+    for name, path in blobs.items():
+        if path.stat().st_size < MOST_MANIFEST_BYTES and f'"{digest}"' in path.read_text(errors="replace"):
+            manifest = json.loads(path.read_bytes())
+            found |= {name, *(layer["digest"] for layer in manifest.get("layers", []))} & blobs.keys()
+    return found
 
 
 def time_docker(host: Host, ref: str, package: str, folder: Path) -> Turn:
@@ -161,6 +176,7 @@ def push_released(host: Host, image: str, ref: str) -> None:
     host.run("docker", "tag", ref, tag)
     host.run("docker", "push", "--quiet", tag)
     host.run("docker", "image", "rm", tag)
+    host.released = frozenset(host.blobs())
 
 
 def print_table(turns: Mapping[str, Sequence[Turn]], wheels: int) -> dict[str, float]:

@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 import uuid
@@ -70,8 +69,7 @@ def build_archives(source: Path, folder: Path, epoch: int) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="dlc-release-") as scratch:
         _run_hatchling(source, "sdist", Path(scratch), epoch)
         [sdist] = Path(scratch).glob("*.tar.gz")
-        with tarfile.open(sdist) as archive:
-            archive.extractall(scratch, filter="data")
+        _unpack(sdist, Path(scratch))
         _run_hatchling(Path(scratch, sdist.name.removesuffix(".tar.gz")), "wheel", Path(scratch), epoch)
         [wheel] = Path(scratch).glob("*.whl")
         return [Path(shutil.copy(path, folder)) for path in (sdist, wheel)]
@@ -147,8 +145,13 @@ def _take_commit(root: Path, folder: Path) -> None:
     """Unpack the commit's files: what git ignores, and modes that a umask gave, are not among them."""
     archive = folder / "commit.tar"
     _ask_git(root, "archive", "--format=tar", f"--output={archive}", "HEAD")
-    with tarfile.open(archive) as files:
-        files.extractall(folder / "source", filter="data")
+    _unpack(archive, folder / "source")
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive that this script has made. Debian 12's Python has no `filter` of tarfile yet."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["tar", "--extract", "--file", str(archive), "--directory", str(folder)], check=True)
 
 
 def main() -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import ssl
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
 
 
 @dataclass(frozen=True)
@@ -88,3 +92,19 @@ def serving(answer: Callable[[Asked], Reply], tls: ssl.SSLContext | None = None)
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def refusing_proxy(status: int, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let all requests over TLS go to a proxy that refuses them.
+
+    Debian 12's Python leaves the proxy's answer open: it is collected here, where that is no fault of another test.
+    """
+    for name in ("no_proxy", "NO_PROXY"):
+        patch.delenv(name, raising=False)
+    with serving(lambda _: Reply(status)) as proxy:
+        patch.setenv("https_proxy", proxy.url)
+        yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

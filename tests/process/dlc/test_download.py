@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from scripted_server import Reply, serving
+from scripted_server import Reply, refusing_proxy, serving
 
 from dlc.build import download
 from dlc.core.errors import DiskError, LockError, UsageError
@@ -142,13 +142,11 @@ def test_a_server_that_is_busy_is_not_said_to_have_another_address(status: int, 
 
 
 def test_a_proxy_that_refuses_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    with serving(lambda _: Reply(403)) as proxy:
-        monkeypatch.setenv("https_proxy", proxy.url)
+    with refusing_proxy(403, monkeypatch):
         with pytest.raises(LockError, match="403") as caught:
             download.fetch(Pinned(SHA256, "https://files.example/x"), tmp_path, None)
-    assert "NO_PROXY" in caught.value.remedy
+        assert "NO_PROXY" in caught.value.remedy
+        del caught
 
 
 def test_a_download_that_is_cut_off_is_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from scripted_server import Asked, Reply, serving
+from scripted_server import Asked, Reply, refusing_proxy, serving
 
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry import http
@@ -225,13 +225,11 @@ def test_a_proxy_that_refuses_is_told_at_once_and_is_not_taken_for_the_registry(
     status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    with serving(lambda _: Reply(status)) as proxy:
-        monkeypatch.setenv("https_proxy", proxy.url)
+    with refusing_proxy(status, monkeypatch):
         with pytest.raises(RegistryError, match=f"the proxy refuses: {status}") as caught:
             repository("https://registry.example", ME, waited).size(BLOB)
-    assert "NO_PROXY" in caught.value.remedy
+        assert "NO_PROXY" in caught.value.remedy
+        del caught
     assert waited == []
 
 

@@ -1,4 +1,4 @@
-"""Gradients in memory that the next step writes over, as CUDA graphs leave them: copied before a script can keep them."""
+"""Gradients in memory that the next step writes over, as CUDA graphs leave them: copied before a script keeps them."""
 
 from __future__ import annotations
 

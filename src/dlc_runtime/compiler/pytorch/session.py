@@ -354,7 +354,9 @@ class Session:
 
     def _before_end(self) -> None:
         """Add to the report what came after the last step."""
-        if self._turns is not None and self.phase == CHOOSING:
+        if self._turns is None:
+            self.record.notes += [f"{way}: {text}" for way, text in Dispatch.compared.items()]
+        elif self.phase == CHOOSING:
             self._turns.end(self.steps.count + 1, self._decisions, self.record.cache.get("folder", ""))
         if self.phase in (COMPILED, CHOOSING) and TWICE in str(getattr(sys, "last_value", "")):
             log(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))

@@ -30,9 +30,9 @@ class Settings(NamedTuple):
     mode: str = AUTO
     effort: str = NORMAL
     budget: tuple[float, float] = BUDGET
-    same_random: bool = False
     tf32: bool = False
     optimizer: bool = True  # fused steps
+    unchecked: bool = False  # what cannot be compared with eager is used
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -50,9 +50,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         mode=read_choice(environ, "DLC_COMPILER_MODE", MODES),
         effort=read_choice(environ, "DLC_COMPILER_EFFORT", (NORMAL, MOST)),
         budget=read_budget(environ.get("DLC_COMPILER_BUDGET", "")),
-        same_random=read_flag(environ, "DLC_COMPILER_SAME_RANDOM"),
         tf32=read_flag(environ, "DLC_COMPILER_TF32"),
         optimizer=read_choice(environ, "DLC_COMPILER_OPTIMIZER", (AUTO, OFF)) == AUTO,
+        unchecked=read_flag(environ, "DLC_COMPILER_UNCHECKED"),
     )
 
 

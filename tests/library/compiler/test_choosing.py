@@ -108,7 +108,7 @@ def test_comparing_with_eager_leaves_no_trace(runner: Runner) -> None:
     run = runner.run(SCRIPT, "same", "30", "dropout", environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
     same(run, eager)
     assert not any("fused steps" in note for note in run.report["notes"])
-    assert "draws random numbers (3 draws of eager)" in way(run, "same")["compared"]
+    assert way(run, "same")["compared"].startswith("as eager: outputs within 0, gradients within 0")
     counted = runner.run(SCRIPT, "same", "30", "counts", environ=AUTO)
     assert counted.results[0]["calls"] == 30
 
@@ -128,7 +128,6 @@ def test_hooks_of_the_script_do_not_see_the_comparison(runner: Runner, where: st
     same(run, eager)
     assert run.results[0]["counted"] == eager.results[0]["counted"]
     assert way(run, "same")["compared"].startswith("as eager: outputs within 0")
-    assert way(run, "same")["compared"].endswith("gradients were not compared") == (where == "gradient-hook")
 
 
 @pytest.mark.parametrize("where", ["dataclass", "attribute", "hook", "gradient-hook"])

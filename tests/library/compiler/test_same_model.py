@@ -135,8 +135,8 @@ def test_a_script_that_changes_the_weights_itself_is_told_that_nothing_is_compil
         assert [entry["module"] for entry in run.report["eager"]] == ["Net"]
 
 
-def test_dropout_draws_the_same_numbers_as_eager_if_asked(runner: Runner) -> None:
-    report = runner.both("dropout.py", environ={"DLC_COMPILER_SAME_RANDOM": "1"}).report
+def test_dropout_draws_the_same_numbers_as_eager(runner: Runner) -> None:
+    report = runner.both("dropout.py").report
     assert functions(report, "graphs") == {"Sequential"}
 
 

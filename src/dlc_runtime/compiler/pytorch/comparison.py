@@ -1,11 +1,14 @@
 """Compares a way with eager on one batch, forward and backward, and leaves no trace of it in the training.
 
-The module's forward runs twice more for it, or four times if it draws random numbers. Random numbers, and what a module
-keeps from step to step, are as before; no gradient is left.
+Outputs, the gradient of each parameter and of each input, and what the module writes (buffers, tensors that it keeps)
+are compared element by element, from the same random numbers. The module's forward and backward run twice more for it,
+three times if rounding has to be told from a fault. What a module keeps from step to step is as before, and no gradient
+is left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dis
 import time
@@ -13,55 +16,78 @@ import time
 import torch
 from torch.utils._pytree import tree_flatten
 
+from dlc_runtime.compiler.pytorch.differences import (
+    GRADIENT,
+    OUTPUT,
+    WRITTEN,
+    DifferentError,
+    NotComparedError,
+    Seen,
+    check,
+    measure,
+    share_of,
+)
 from dlc_runtime.compiler.pytorch.module_state import ModuleState, RandomState
 from dlc_runtime.compiler.report.verdict import FEWEST_PAIRS, Pair, judge
 from dlc_runtime.compiler.source_locations import is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from typing import Any, Callable
 
-# Largest difference of a tensor, as a share of its largest value. float32 is that of GPUs, whose convolutions round.
-TOLERANCES = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-# A module with random numbers runs so often, to see how far they spread its results.
-DRAWS = 3
-# Allowed beyond the draws: times their spread, and a share of the value.
-SPREAD, RANDOM_TOLERANCE = 10.0, 0.05
 # Of objects in objects that a forward returns.
 DEPTH = 3
-NOTHING_SEEN = "not compared with eager: it neither returns nor keeps a tensor"
+NOTHING_SEEN = "it neither returns nor keeps a tensor"
+NO_GRADIENT = "no gradient goes through what it returns"
+# As torch says that gradients are only to be had by backward().
+REENTRANT = "compatible with .grad()"
+# Passes with other roundings, if they are needed.
+SHIFTS = 2
 # What measuring TF32 may take.
 TF32_SECONDS = 1.0
 
 
-class DifferentError(Exception):
-    """What the way computes is not what eager computes."""
+class Pass:
+    """What one forward and backward makes, and the random numbers after it."""
 
-
-class PassResult:
-    """Outputs of one forward, and the norm of each parameter's gradient."""
-
-    def __init__(self, run: Callable[[], Any], module: torch.nn.Module, parameters: list[torch.Tensor]) -> None:
+    def __init__(
+        self,
+        run: Callable[[], Any],
+        module: torch.nn.Module,
+        state: ModuleState,
+        inputs: list[torch.Tensor],
+        by_backward: bool,
+    ) -> None:
         output = run()
         self.structure = tree_flatten(output)[1]
         tensors = find_tensors(output) or find_kept_results(module)
-        self.outputs = [tensor.detach() for tensor in tensors]
-        self.norms, self.has_gradients = gradient_norms(tensors, parameters), bool(parameters)
+        leaves = named_leaves(module, inputs)
+        gradients = find_gradients(tensors, list(leaves.values()), by_backward)
+        self.has_gradients = any(value is not None for value in gradients)
+        written = state.written().items()
+        seen = [
+            *(Seen(OUTPUT, str(number), value.detach()) for number, value in enumerate(tensors, 1)),
+            *(each for name, value in zip(leaves, gradients) for each in seen_gradient(name, value)),
+            *(Seen(WRITTEN, name, after, before) for name, (before, after) in written),
+        ]
+        self.seen = {each.key: each for each in seen}
+        self.random = RandomState()
         torch.clear_autocast_cache()
 
-    def summary(self) -> torch.Tensor:
-        """Return norms of outputs and of all gradients together: they are alike in draws of other random numbers."""
-        outputs = [output.float().norm() for output in self.outputs if output.is_floating_point()]
-        return torch.stack([*(value.cpu() for value in outputs), self.norms.norm().cpu()])
+
+def named_leaves(module: torch.nn.Module, inputs: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return what gets a gradient: parameters that are trained, and inputs that were computed from others."""
+    found = {name: value for name, value in module.named_parameters() if value.requires_grad}
+    return found | {f"input {number}": value for number, value in enumerate(inputs, 1) if value.requires_grad}
 
 
-def compared_parameters(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Return those whose gradients are compared: none if hooks of the script would see them more than once."""
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    hooked = any(parameter._backward_hooks for parameter in parameters) or any(
-        part._backward_hooks or part._backward_pre_hooks for part in module.modules()
-    )
-    return [] if hooked else parameters
+def seen_gradient(name: str, value: torch.Tensor | None) -> list[Seen]:
+    """Return a gradient as it is compared; of a sparse one both parts. One that is missing is left out, as is zero."""
+    if value is None or not value.is_sparse:
+        return [] if value is None else [Seen(GRADIENT, name, value.detach())]
+    held = value.coalesce()
+    return [Seen(GRADIENT, name, held.values().detach()), Seen(GRADIENT, f"{name} (which rows)", held.indices())]
 
 
 def find_tensors(tree: Any, depth: int = DEPTH) -> list[torch.Tensor]:
@@ -81,23 +107,53 @@ def find_kept_results(module: torch.nn.Module) -> list[torch.Tensor]:
     return [value for value in kept if value.grad_fn is not None]
 
 
-def find_gradients(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+def find_gradients(
+    tensors: list[torch.Tensor], leaves: list[torch.Tensor], by_backward: bool = False
+) -> tuple[torch.Tensor | None, ...]:
     """Return the gradients of a loss if one is returned, else of all outputs with fixed weights."""
     roots = [tensor for tensor in tensors if tensor.requires_grad]
     roots = [tensor for tensor in roots if tensor.numel() == 1][:1] or roots
-    if not roots or not parameters:
-        return ()
+    if not roots or not leaves:
+        return (None,) * len(leaves)
     weights = [make_weights(root) for root in roots]
-    found: tuple[torch.Tensor | None, ...] = torch.autograd.grad(roots, parameters, weights, allow_unused=True)
+    if by_backward:
+        return find_by_backward(roots, leaves, weights)
+    with without_hooks(leaves):
+        found: tuple[torch.Tensor | None, ...] = torch.autograd.grad(roots, leaves, weights, allow_unused=True)
     return found
 
 
-def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> torch.Tensor:
-    found = find_gradients(tensors, parameters)
-    if not found:
-        return torch.zeros(1)
-    dense = [value.coalesce().values() if value is not None and value.is_sparse else value for value in found]
-    return torch.stack([torch.zeros(()) if value is None else value.detach().float().norm().cpu() for value in dense])
+def find_by_backward(
+    roots: list[torch.Tensor], leaves: list[torch.Tensor], weights: list[torch.Tensor]
+) -> tuple[torch.Tensor | None, ...]:
+    """Let backward() put gradients where a script finds them, and take them away again."""
+    if any(getattr(leaf, "_post_accumulate_grad_hooks", None) for leaf in leaves):
+        raise NotComparedError("a hook of the script does something with each new gradient")
+    if not all(leaf.is_leaf for leaf in leaves):
+        raise NotComparedError("checkpoint(use_reentrant=True) gives no gradient of its input")
+    before = [leaf.grad for leaf in leaves]
+    try:
+        for leaf in leaves:
+            leaf.grad = None
+        with without_hooks(leaves):
+            torch.autograd.backward(roots, weights)
+        return tuple(leaf.grad for leaf in leaves)
+    finally:
+        for leaf, gradient in zip(leaves, before):
+            leaf.grad = gradient
+
+
+@contextlib.contextmanager
+def without_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
+    """Take the script's hooks of gradients away meanwhile: they are to see each gradient once."""
+    hooked = [(leaf, leaf._backward_hooks) for leaf in leaves if leaf.is_leaf and leaf._backward_hooks]
+    try:
+        for leaf, _ in hooked:
+            leaf._backward_hooks = None
+        yield
+    finally:
+        for leaf, hooks in hooked:
+            leaf._backward_hooks = hooks
 
 
 def make_weights(root: torch.Tensor) -> torch.Tensor:
@@ -105,33 +161,119 @@ def make_weights(root: torch.Tensor) -> torch.Tensor:
     return torch.linspace(0.5, 1.5, root.numel(), device=root.device).view(root.shape).to(root.dtype)
 
 
-def compare_with_eager(module: torch.nn.Module, eager: Callable[[], Any], other: Callable[[], Any]) -> str:
-    """Return what was compared, in words; raise DifferentError, or what `other` raises.
+def compare_with_eager(
+    module: torch.nn.Module,
+    eager: Callable[[], Any],
+    other: Callable[[], Any],
+    arguments: Any = (),
+    in_eager: Callable[[], Any] = contextlib.nullcontext,
+    always_shift: bool = False,
+) -> str:
+    """Return how close the way is to eager, in words.
 
-    What eager raises is the script's: then nothing is compared, and the script meets it in its own call.
+    `arguments` are those of the call, whose gradients are compared too. `in_eager` is a context in which a backward
+    that calls parts of the module again calls them eager. `always_shift`: as another rank may need it.
+
+    Raises DifferentError, NotComparedError, or what `other` raises. What eager raises is the script's: it will meet it
+    in its own call.
     """
-    parameters = compared_parameters(module)
-    state = ModuleState(module)
-    try:
-        before = RandomState()
-        reference = PassResult(eager, module, parameters)
-        draws = [reference.summary()] if before.is_drawn_from() else []
-        while draws and len(draws) < DRAWS:
-            draws.append(PassResult(eager, module, parameters).summary())
-    except Exception as fault:
-        state.restore()
-        return f"not compared with eager ({type(fault).__name__}: {first_line(fault)})"
-    state.restore()
-    if not reference.outputs:
-        return NOTHING_SEEN
-    try:
-        found = PassResult(other, module, parameters)
-    finally:
-        state.restore()
-    check_structure(reference, found)
-    if draws:
-        return compare_draws(draws, found.summary())
-    return compare_values(reference, found, allowed_difference(module, reference))
+    passes = Passes(module, [leaf for leaf in tree_flatten(arguments)[0] if isinstance(leaf, torch.Tensor)], in_eager)
+    reference = passes.run_eager(eager)
+    shifted = passes.run_shifted(eager) if always_shift else []
+    refuse_what_shows_nothing(module, reference)
+    found = passes.run(other)
+    if reference.structure != found.structure:
+        raise DifferentError(f"it returns {found.structure}, eager {reference.structure}")
+    if not reference.random.equals(found.random):
+        raise DifferentError("it draws other random numbers than eager")
+
+    def shift() -> list[Mapping[str, Seen]]:
+        return [complete(made.seen, reference.seen) for made in shifted or passes.run_shifted(eager)]
+
+    return check(complete(reference.seen, found.seen), complete(found.seen, reference.seen), shift)
+
+
+class Passes:
+    """Passes of one module and one batch; each leaves everything as it was."""
+
+    def __init__(self, module: torch.nn.Module, inputs: list[torch.Tensor], in_eager: Callable[[], Any]) -> None:
+        self._module, self._inputs, self._in_eager = module, inputs, in_eager
+        self._state = ModuleState(module, inputs)
+        self._by_backward = False
+
+    def run(self, call: Callable[[], Any]) -> Pass:
+        try:
+            return Pass(call, self._module, self._state, self._inputs, self._by_backward)
+        finally:
+            self._state.restore()
+
+    def run_eager(self, eager: Callable[[], Any]) -> Pass:
+        """Run what all others are compared with; find out how its gradients are to be had."""
+        versions = [value._version for value in self._inputs]
+        try:
+            with self._in_eager():
+                try:
+                    found = self.run(eager)
+                except RuntimeError as fault:
+                    if REENTRANT not in str(fault):
+                        raise
+                    self._by_backward = True
+                    found = self.run(eager)
+        except NotComparedError:
+            raise
+        except Exception as fault:
+            raise NotComparedError(f"{type(fault).__name__}: {first_line(fault)}") from None
+        if any(value._version != version and value.requires_grad for value, version in zip(self._inputs, versions)):
+            raise NotComparedError("it writes into its input")
+        return found
+
+    def run_shifted(self, eager: Callable[[], Any]) -> list[Pass]:
+        """Run SHIFTS times with each weight moved up or down by a rounding of the least exact format that computes."""
+        plain = (value for value in self._module.parameters() if type(value) is torch.nn.Parameter)
+        parameters = [value for value in plain if value.is_floating_point()]
+        kept, found = [value.data for value in parameters], []
+        for seed in range(SHIFTS):
+            generator = torch.Generator().manual_seed(seed)
+            try:
+                for value, data in zip(parameters, kept):
+                    signs = (
+                        torch.randint(0, 2, data.shape, generator=generator, dtype=torch.int8).to(data.device) * 2 - 1
+                    )
+                    value.data = torch.addcmul(data, data, signs.to(data.dtype), value=rounding(data.dtype))
+                with self._in_eager():
+                    found.append(self.run(eager))
+            finally:
+                for value, data in zip(parameters, kept):
+                    value.data = data
+        return found
+
+
+def refuse_what_shows_nothing(module: torch.nn.Module, reference: Pass) -> None:
+    if not any(seen.kind == OUTPUT for seen in reference.seen.values()):
+        raise NotComparedError(NOTHING_SEEN)
+    if not reference.has_gradients and any(value.requires_grad for value in module.parameters()):
+        raise NotComparedError(NO_GRADIENT)
+
+
+def complete(seen: dict[str, Seen], others: dict[str, Seen]) -> dict[str, Seen]:
+    """Add what only the other pass has made: a missing gradient is zero, and what was not written is as before."""
+    found = dict(seen)
+    for name, other in others.items():
+        if name in found or other.kind == OUTPUT:
+            continue
+        if other.kind == GRADIENT:
+            found[name] = other._replace(value=torch.zeros_like(other.value))
+        elif other.before is not None:
+            found[name] = other._replace(value=other.before)
+    return found
+
+
+def rounding(kept_in: torch.dtype) -> float:
+    """Return the share by which a number is rounded where it is computed with."""
+    formats = [*autocast_formats(), kept_in]
+    if torch.cuda.is_initialized() and (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32):
+        formats.append(torch.float16)  # TF32 has as many digits
+    return max(float(torch.finfo(each).eps) for each in formats)
 
 
 def measure_tf32(module: torch.nn.Module, eager: Callable[[], Any]) -> str:
@@ -139,7 +281,7 @@ def measure_tf32(module: torch.nn.Module, eager: Callable[[], Any]) -> str:
 
     "" if that could not be measured. It leaves no trace.
     """
-    parameters = compared_parameters(module)
+    parameters = [value for value in module.parameters() if value.requires_grad]
     state, before = ModuleState(module), torch.get_float32_matmul_precision()
     times: list[Pair] = []
 
@@ -170,61 +312,6 @@ def measure_tf32(module: torch.nn.Module, eager: Callable[[], Any]) -> str:
     return verdict.words() if times else ""
 
 
-def check_structure(reference: PassResult, found: PassResult) -> None:
-    shapes, others = ([(tuple(output.shape), output.dtype) for output in seen.outputs] for seen in (reference, found))
-    if reference.structure != found.structure or shapes != others:
-        raise DifferentError(f"it returns {others}, eager {shapes}")
-
-
-def compare_draws(draws: list[torch.Tensor], found: torch.Tensor) -> str:
-    values = torch.stack(draws)
-    middle, spread = values.mean(0), values.max(0).values - values.min(0).values
-    beyond = (found - middle).abs() - SPREAD * spread - RANDOM_TOLERANCE * middle.abs() - 1e-6
-    if not bool((beyond <= 0).all()):
-        worst = int(torch.nan_to_num(beyond, nan=float("inf")).argmax())
-        raise DifferentError(
-            f"the norm of a result is {float(found[worst]):.6g}, eager {float(middle[worst]):.6g} in {len(draws)} draws"
-        )
-    return f"as eager, by the norms of results and gradients: it draws random numbers ({len(draws)} draws of eager)"
-
-
-def compare_values(reference: PassResult, found: PassResult, allowed: float) -> str:
-    largest = 0.0
-    for one, other in zip(reference.outputs, found.outputs):
-        largest = max(largest, largest_difference(one, other))
-    floor = 0.01 * reference.norms.norm()
-    gradients = ((found.norms - reference.norms).abs() / (reference.norms + floor).clamp_min(1e-30)).max()
-    largest_gradient = float(torch.nan_to_num(gradients, nan=float("inf")))
-    if largest > allowed or largest_gradient > allowed:
-        raise DifferentError(
-            f"it differs from eager by {largest:.2g} in its outputs and {largest_gradient:.2g} in its gradients, "
-            f"{allowed:g} is allowed"
-        )
-    if not reference.has_gradients:
-        return f"as eager: outputs within {largest:.2g} ({allowed:g} is allowed), gradients were not compared"
-    return f"as eager: outputs within {largest:.2g}, gradients within {largest_gradient:.2g} ({allowed:g} is allowed)"
-
-
-def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return it as a share of the largest value; numbers that are not finite must be so in both."""
-    if not one.numel():
-        return 0.0
-    if not (one.is_floating_point() or one.is_complex()):
-        return float((one != other).float().mean())
-    if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
-        return float("inf")
-    one, other = (torch.where(torch.isfinite(value), value, torch.zeros_like(value)) for value in (one, other))
-    largest = float(one.abs().max())
-    return float((one - other).abs().max()) / (largest or 1.0)
-
-
-def allowed_difference(module: torch.nn.Module, reference: PassResult) -> float:
-    """Return the tolerance of the least exact number format that takes part."""
-    formats = {output.dtype for output in reference.outputs} | {value.dtype for value in module.parameters()}
-    formats.update(autocast_formats())
-    return max((TOLERANCES[known] for known in formats if known in TOLERANCES), default=TOLERANCES[torch.float32])
-
-
 def state_tensors(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """Return parameters that have gradients, these, and what the optimizer keeps of each."""
     trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -251,6 +338,12 @@ def autocast_formats() -> list[torch.dtype]:
         return [torch.get_autocast_dtype(device) for device in ("cuda", "cpu") if torch.is_autocast_enabled(device)]
     gpu = [torch.get_autocast_gpu_dtype()] if torch.is_autocast_enabled() else []
     return gpu + ([torch.get_autocast_cpu_dtype()] if torch.is_autocast_cpu_enabled() else [])
+
+
+def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return it as a share of the largest value; infinite if numbers that are not finite are so in one only."""
+    gap, size = measure(Seen(OUTPUT, "", one), Seen(OUTPUT, "", other))
+    return share_of(gap.largest, size.largest)
 
 
 def first_line(fault: Exception) -> str:

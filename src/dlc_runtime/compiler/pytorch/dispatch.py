@@ -1,33 +1,41 @@
 """Runs a module's calls in training the way that was chosen; everything else stays eager.
 
-While a way is chosen by measuring it is compared with eager before its first step, and what fails in it runs eager in
-its place, with the same random numbers, so no step is lost.
+Each graph and each shape is compared with eager before it counts, and again in sampled steps. What differs or fails
+runs eager in its place, with the same random numbers, so no step is lost.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import time
 import types
 import weakref
 import zlib
 
 import torch
 
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch import attention, torch_facts
+from dlc_runtime.compiler.pytorch.checks import Checked, signature_of
 from dlc_runtime.compiler.pytorch.comparison import (
-    DifferentError,
     compare_with_eager,
     first_line,
     is_raised_by_script,
     measure_tf32,
 )
-from dlc_runtime.compiler.pytorch.module_selection import is_sharded
-from dlc_runtime.compiler.pytorch.module_state import RandomState
+from dlc_runtime.compiler.pytorch.differences import DifferentError, NotComparedError
+from dlc_runtime.compiler.pytorch.gradient_memory import own_gradients, refuse_hooked_parameters
+from dlc_runtime.compiler.pytorch.module_state import ModuleState, RandomState
+from dlc_runtime.compiler.pytorch.script_hooks import Comparing, keep_hooks_uncompiled
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
 from dlc_runtime.compiler.report.candidates import EAGER
+from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.source_locations import find_create_graph_around
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Callable, ClassVar
 
     from dlc_runtime.compiler.pytorch.ways import Way
@@ -36,8 +44,7 @@ if TYPE_CHECKING:
     Compile = Callable[[torch.nn.Module, str, Way], Callable[..., Any]]
 
 LOST_STEP = "only the script can repeat this step"
-# Marks a gradient in memory of its own.
-OWN = "_dlc_own"
+USE_UNCHECKED = "DLC_COMPILER_UNCHECKED=1 uses it all the same"
 
 
 class Dispatch:
@@ -49,8 +56,17 @@ class Dispatch:
     strict = False  # what fails ends the job
     # How often a step has ended.
     step = 0
-    # With eager; the script's hooks are not called meanwhile.
-    comparing = False
+    # What cannot be compared is used.
+    unchecked = False
+    # In this step each module is compared again.
+    sampling = False
+    # Of comparing, so far.
+    comparing_seconds = 0.0
+    # Compilations that have begun, and what a module held when the first of its call did.
+    compilations = 0
+    calling: ClassVar[Call | None] = None
+    # A difference of a way that trained before, in words; the session tells it.
+    found_late = ""
     # Why the way cannot be used; whoever chose it reads it after a step.
     failed = ""
     # Bytes of the device at the end of a forward, the most since it was set to 0.
@@ -68,7 +84,10 @@ class Dispatch:
         # The mode in which it is trained: some scripts train in eval().
         self._mode = module.training
         self._compiled: dict[str, Callable[..., Any]] = {}
-        self._accepted: set[str] = set()
+        self._checked: dict[str, Checked] = {}
+        self._sampled_at = -1
+        # Its forward exchanges something with other ranks.
+        self._talks = False
         # The step in which parameters were last looked at.
         self._looked_at = -1
         Dispatch.every.add(self)
@@ -112,17 +131,31 @@ class Dispatch:
         """Run compiled code, or eager in its place if it fails or computes something else."""
         state = RandomState()
         attention.forget_mask()
+        call = Call(module, eager, arguments, named)
+        checked = self._checked.setdefault(way.name, Checked())
         try:
             function = self._function(way, module)
             if way.reuses_memory and self._looked_at != Dispatch.step:
                 self._looked_at = Dispatch.step
                 refuse_hooked_parameters(module)
-                own_gradients()
-            if Dispatch.choosing and way.name not in self._accepted:
-                self._take_in(way, module, eager, function, arguments, named)
-            return function(module, *arguments, **named)
-        except DifferentError as fault:
-            reason = f"{self.name}: {fault}"
+                own_gradients(living_modules())
+            signature = signature_of((arguments, named))
+            if self._talks and checked.shapes and checked.is_open(signature) and not Dispatch.sampling:
+                # The other ranks would not take part in comparing.
+                return run_eager(call.run_eager)
+            if checked.is_open(signature) or (Dispatch.sampling and self._sampled_at != Dispatch.step):
+                self._compare(way, call, function, signature)
+            begun, Dispatch.calling = Dispatch.compilations, call
+            try:
+                output = function(module, *arguments, **named)
+            finally:
+                Dispatch.calling = None
+            if Dispatch.compilations != begun:
+                # A new graph for shapes that were compared.
+                self._compare(way, call, function, signature)
+            return output
+        except (DifferentError, NotComparedError) as fault:
+            reason = self._refuse(fault, checked)
         except Exception as fault:
             if Dispatch.strict or is_raised_by_script(fault):
                 raise
@@ -131,33 +164,59 @@ class Dispatch:
         if torch.cuda.is_initialized() and "out of memory" in reason:
             self.release(way.name)
             torch.cuda.empty_cache()
+        call.restore()
         state.restore()
         # The script's own exception is no fault of the way.
-        output = run_eager(lambda: eager(*arguments, **named))
+        output = run_eager(call.run_eager)
         Dispatch.failed, Dispatch.way = reason, WAYS[EAGER]
         return output
 
-    def _take_in(
-        self,
-        way: Way,
-        module: torch.nn.Module,
-        eager: Callable[..., Any],
-        function: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        named: dict[str, Any],
-    ) -> None:
-        why_not = reason_not_compared(module)
-        in_eager = lambda: run_eager(lambda: eager(*arguments, **named))  # noqa: E731
-        Dispatch.comparing = True
+    def _refuse(self, fault: Exception, checked: Checked) -> str:
+        """Return why the way is left; in a strict job that ends it, unless others are still to be tried."""
+        if isinstance(fault, NotComparedError):
+            reason = f"{self.name} cannot be compared with eager: {fault}; {USE_UNCHECKED}"
+        else:
+            reason = f"{self.name}: {fault}"
+        if checked.last:
+            now = Dispatch.step + 1
+            between = f"steps {checked.last + 1} to {now - 1} were trained with it" if now > checked.last + 1 else ""
+            reason = "; ".join(filter(None, (reason, f"it was as eager in step {checked.last}", between)))
+            Dispatch.found_late = reason
+        if Dispatch.strict and (checked.last or not Dispatch.choosing):
+            raise StrictError(f"DLC_COMPILER_STRICT=1: {reason}") from None
+        return reason
+
+    def _compare(self, way: Way, call: Call, function: Callable[..., Any], signature: Any) -> None:
+        """Compare a call with eager; raise if it differs, or cannot be compared in a job that wants it so."""
+        checked = self._checked[way.name]
+        self._sampled_at = Dispatch.step
+        begun, Comparing.now = time.perf_counter(), True
+        # Hooks that came late.
+        keep_hooks_uncompiled(call.module)
         try:
-            Dispatch.compared[way.name] = why_not or compare_with_eager(
-                module, in_eager, lambda: function(module, *arguments, **named)
+            if not checked.last:
+                self._talks = talks_to_ranks(call.module)
+            text = compare_with_eager(
+                call.module,
+                call.run_eager,
+                lambda: function(call.module, *call.arguments, **call.named),
+                (call.arguments, call.named),
+                running_eager,
+                self._talks,
             )
-            if not why_not:
-                torch_facts.note_tf32(lambda: measure_tf32(module, in_eager))
+            if not checked.last:
+                torch_facts.note_tf32(lambda: measure_tf32(call.module, lambda: run_eager(call.run_eager)))
+        except NotComparedError as fault:
+            if not Dispatch.unchecked:
+                raise
+            text = f"not compared with eager, and used (DLC_COMPILER_UNCHECKED=1): {fault}"
+            if not checked.last:
+                log(f"{self.name}: {text}")
         finally:
-            Dispatch.comparing = False
-        self._accepted.add(way.name)
+            Comparing.now = False
+            Dispatch.comparing_seconds += time.perf_counter() - begun
+        checked.note(signature, text, Dispatch.step + 1)
+        tell_what_was_compared(way.name)
 
     def _function(self, way: Way, module: torch.nn.Module) -> Callable[..., Any]:
         if way.name not in self._compiled:
@@ -171,10 +230,53 @@ class Dispatch:
 
     def release(self, way: str) -> None:
         """Let go of what was compiled for a way."""
-        self._accepted.discard(way)
         held = self._compiled.pop(way, None)
         if isinstance(held, RegionalModule):
             held.remove()
+
+
+class Call:
+    """One call of a module; it knows what the module held before, if something was compiled for it."""
+
+    def __init__(
+        self, module: torch.nn.Module, eager: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        self.module, self._eager, self.arguments, self.named = module, eager, arguments, named
+        self._state: ModuleState | None = None
+
+    def run_eager(self) -> Any:
+        return self._eager(*self.arguments, **self.named)
+
+    def keep(self) -> None:
+        self._state = self._state or ModuleState(self.module)
+
+    def restore(self) -> None:
+        if self._state is not None:
+            self._state.restore()
+
+
+def note_compilation(*_arguments: Any) -> None:
+    """Called before something is compiled: what a new graph writes wrongly can be put back."""
+    Dispatch.compilations += 1
+    if Dispatch.calling is not None:
+        Dispatch.calling.keep()
+
+
+@functools.cache
+def watch_compilations() -> None:
+    """Be told of each compilation, from now on."""
+    from dlc_runtime.compiler.pytorch.dynamo import listen_to_compiling
+
+    listen_to_compiling(note_compilation, lambda *_: None)
+
+
+def tell_what_was_compared(way: str) -> None:
+    known = {each.name: each._checked[way].words() for each in Dispatch.every if way in each._checked}
+    known = {name: text for name, text in known.items() if text}
+    if len(known) == 1:
+        Dispatch.compared[way] = next(iter(known.values()))
+    else:
+        Dispatch.compared[way] = "; ".join(f"{name}: {text}" for name, text in sorted(known.items()))
 
 
 class ForwardDispatch(Dispatch):
@@ -252,42 +354,25 @@ def must_be_eager() -> bool:
     )
 
 
-def run_eager(run: Callable[[], Any]) -> Any:
-    """Call with all modules on eager: regions are parts of a module that calls them."""
+@contextlib.contextmanager
+def running_eager() -> Iterator[None]:
+    """Have all modules run eager: regions are parts of a module that calls them, a checkpoint calls it again."""
     way, Dispatch.way = Dispatch.way, WAYS[EAGER]
     try:
-        return run()
+        yield
     finally:
         Dispatch.way = way
 
 
-def reason_not_compared(module: torch.nn.Module) -> str:
-    if is_sharded(module):
-        return "not compared with eager: its parameters are sharded"
-    return ""
+def run_eager(run: Callable[[], Any]) -> Any:
+    with running_eager():
+        return run()
 
 
-def refuse_hooked_parameters(module: torch.nn.Module) -> None:
-    """Raise if hooks see gradients before they can be copied."""
-    if torch_facts.horovod_of_ranks() is not None:
-        raise DifferentError("Horovod exchanges gradients in memory that the next step writes over")
-    for name, parameter in module.named_parameters():
-        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
-            raise DifferentError(f"a hook of {name} may keep a gradient, and the next step would write over it")
+def talks_to_ranks(module: torch.nn.Module) -> bool:
+    """Tell whether a forward waits for other ranks: then they all have to take part in comparing it."""
+    return any("SyncBatchNorm" in kind.__name__ for part in module.modules() for kind in type(part).__mro__)
 
 
-def own_gradients() -> None:
-    """Copy new gradients out of memory that the next step writes over, before the script can keep them."""
-    modules = [module for dispatch in list(Dispatch.every) if (module := dispatch._module()) is not None]
-    fresh = [
-        parameter
-        for parameter in {parameter: None for module in modules for parameter in module.parameters()}
-        if parameter.grad is not None and not hasattr(parameter.grad, OWN)
-    ]
-    gradients = [parameter.grad for parameter in fresh]
-    # One kernel for all of them.
-    at_once = fresh and all(type(each) is torch.Tensor and each.layout is torch.strided for each in gradients)
-    copies = torch._foreach_mul(gradients, 1) if at_once else [each.clone() for each in gradients]
-    for parameter, copy in zip(fresh, copies):
-        setattr(copy, OWN, True)
-        parameter.grad = copy
+def living_modules() -> list[torch.nn.Module]:
+    return [module for dispatch in list(Dispatch.every) if (module := dispatch._module()) is not None]

@@ -21,15 +21,16 @@ from dlc_runtime.compiler.pytorch.comparison import (
     state_bytes,
     state_tensors,
 )
-from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, ForwardDispatch, own_gradients
+from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, ForwardDispatch, living_modules
+from dlc_runtime.compiler.pytorch.gradient_memory import own_gradients
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.progress import with_progress
+from dlc_runtime.compiler.pytorch.script_hooks import Comparing, keep_hooks_uncompiled
 from dlc_runtime.compiler.pytorch.torch_facts import horovod_of_ranks
 from dlc_runtime.compiler.pytorch.turns import process_group
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
 from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
-from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,47 +159,6 @@ def with_own_gradient(value: Any) -> Any:
     return value
 
 
-class UncompiledHook:
-    """A user's hook, called outside the compiled graph: one that appends to a list would recompile in every step."""
-
-    def __init__(self, hook: Callable[..., Any]) -> None:
-        self.hook = hook
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from functools import partial
-
-        return partial, (self.hook,)
-
-
-def make_uncompiled(hook: Callable[..., Any]) -> UncompiledHook:
-    """Return the hook with a class and a `__call__` of its own, in which Dynamo looks at nothing.
-
-    Dynamo counts recompilations by the code that it compiles: in a `__call__` of all hooks they would add up.
-    """
-    import torch._dynamo  # takes seconds
-
-    file, line = location_of(hook)
-    reason = f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
-
-    def run(_outside: UncompiledHook, *arguments: Any, **named: Any) -> Any:
-        return None if Dispatch.comparing else hook(*arguments, **named)
-
-    try:
-        call_outside = torch._dynamo.disable(run, reason=reason)
-    except TypeError:  # older than the reason
-        call_outside = torch._dynamo.disable(run)
-    found: UncompiledHook = type("UncompiledHook", (UncompiledHook,), {"__call__": call_outside})(hook)
-    return found
-
-
-def keep_hooks_uncompiled(module: torch.nn.Module) -> None:
-    for part in module.modules():
-        for hooks in (part._forward_pre_hooks, part._forward_hooks):
-            for key, hook in list(hooks.items()):
-                if not isinstance(hook, UncompiledHook) and is_user_code(location_of(hook)[0]):
-                    hooks[key] = make_uncompiled(hook)
-
-
 def hide_from_scripting() -> None:
     """Let torch.jit.script leave out what compiles a module: it reads each attribute, and refuses an object of ours."""
     ignored = torch.jit._recursive.ignored_attributes
@@ -224,7 +184,7 @@ def watch_backward() -> None:
             raise
         if Dispatch.way.reuses_memory:
             try:
-                own_gradients()
+                own_gradients(living_modules())
             except Exception as fault:
                 # No memory for copies: eager steps leave the gradients where they are.
                 Dispatch.failed = f"its gradients could not be copied: {type(fault).__name__}: {first_line(fault)}"
@@ -247,7 +207,7 @@ def watch_backward() -> None:
 
 def note_failed_backward(fault: Exception) -> None:
     way, is_memory = Dispatch.way.name, "out of memory" in str(fault)
-    if not Dispatch.choosing or way == EAGER or not (is_memory or is_of_compiled_code(fault)):
+    if Comparing.now or not Dispatch.choosing or way == EAGER or not (is_memory or is_of_compiled_code(fault)):
         return
     Dispatch.failed = f"its backward raised {type(fault).__name__}: {first_line(fault)}: {LOST_STEP}"
     Dispatch.way = WAYS[EAGER]

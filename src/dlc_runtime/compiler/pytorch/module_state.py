@@ -29,15 +29,16 @@ class ModuleState:
     without gradients. It is put back only where it has changed.
     """
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, inputs: Iterable[torch.Tensor] = ()) -> None:
         self._random = RandomState(everything=True)
         self._seen: dict[int, Any] = {}
         self._held: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]] = []
         self._bytes = 0
-        for buffer in module.buffers():
-            self._add_tensor(buffer, always=True)
+        for tensor in (*module.buffers(), *inputs):
+            self._add_tensor(tensor, always=True)
         self._add_all(module.modules())
+        self._names = {id(buffer): name for name, buffer in module.named_buffers()}
 
     def restore(self) -> None:
         self._random.restore()
@@ -49,6 +50,25 @@ class ModuleState:
             if value is not None and not torch.equal(data, value):
                 # A graph that still needs its backward does not count this as a change.
                 data.copy_(value)
+
+    def written(self) -> dict[str, tuple[torch.Tensor | None, torch.Tensor]]:
+        """Return by name what tensors held before and hold now, where that is another; also new tensors."""
+        found: dict[str, tuple[torch.Tensor | None, torch.Tensor]] = {}
+        for number, (tensor, data, value) in enumerate(self._tensors):
+            if value is not None and not (tensor.data_ptr() == data.data_ptr() and torch.equal(value, tensor.data)):
+                name = self._names.get(id(tensor), f"a tensor that it is given or keeps ({number})")
+                found[name] = (value if value.shape == tensor.shape else None, tensor.data.clone())
+        for number, (holder, content) in enumerate(self._held):
+            for key, now in items_of(vars(holder) if is_object(holder) else holder):
+                before = dict(items_of(content)).get(key)
+                if isinstance(now, torch.Tensor) and now is not before and now.layout is torch.strided:
+                    same = isinstance(before, torch.Tensor) and before.shape == now.shape and before.dtype == now.dtype
+                    name = f"{key} of {type(holder).__name__} ({number})"
+                    found[name] = (
+                        before.detach() if isinstance(before, torch.Tensor) and same else None,
+                        now.detach().clone(),
+                    )
+        return found
 
     def _add_all(self, values: Iterable[Any]) -> None:
         waiting = list(values)
@@ -79,6 +99,13 @@ class ModuleState:
             self._bytes += 0 if always else data.nbytes
             copied = data.clone()
         self._tensors.append((tensor, data, copied))
+
+
+def items_of(content: Any) -> list[tuple[Any, Any]]:
+    """Return what is held by key or place; what has neither is left out."""
+    if isinstance(content, dict):
+        return list(content.items())
+    return list(enumerate(content)) if isinstance(content, list) else []
 
 
 def may_hold(value: Any) -> bool:
@@ -135,8 +162,8 @@ class RandomState:
         if self._numpy is not None:
             sys.modules["numpy.random"].set_state(self._numpy)
 
-    def is_drawn_from(self) -> bool:
-        """Tell whether torch has drawn random numbers since."""
-        if not torch.equal(self._cpu, torch.get_rng_state()):
-            return True
-        return self._cuda is not None and not torch.equal(self._cuda, torch.cuda.get_rng_state())
+    def equals(self, other: RandomState) -> bool:
+        """Tell whether torch's random numbers go on alike."""
+        if not torch.equal(self._cpu, other._cpu):
+            return False
+        return self._cuda is None or other._cuda is None or torch.equal(self._cuda, other._cuda)

@@ -19,7 +19,7 @@ from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import IdentitySet, log, never_raises
 from dlc_runtime.compiler.pytorch import torch_facts, ways
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
-from dlc_runtime.compiler.pytorch.dispatch import Dispatch
+from dlc_runtime.compiler.pytorch.dispatch import Dispatch, watch_compilations
 from dlc_runtime.compiler.pytorch.dynamo import PyTorchRecord
 from dlc_runtime.compiler.pytorch.in_place import begin_step_of_graphs, compile_in_place, fuse_steps
 from dlc_runtime.compiler.pytorch.module_selection import (
@@ -35,6 +35,8 @@ from dlc_runtime.compiler.pytorch.module_selection import (
     unwrap_ddp,
 )
 from dlc_runtime.compiler.pytorch.progress import Progress
+from dlc_runtime.compiler.pytorch.sampling import Sampling
+from dlc_runtime.compiler.pytorch.step_clock import StepClock
 from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, count_ranks
 from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Choosing
@@ -83,7 +85,8 @@ class Session:
         self._chosen: list[weakref.ref[torch.nn.Module]] = []  # to be compiled when a way needs it
         self._wrappers: list[weakref.ref[torch.nn.Module]] = []
         self._decisions = Decisions()
-        self._was_idle = False  # the device, when the step before ended
+        self._clock = StepClock(self.steps)
+        self._sampling = Sampling(self._agreement, self.record, self._began)
         self._fixed = ways.requested_way(self.settings)
 
     def start(self) -> None:
@@ -126,12 +129,19 @@ class Session:
         steps = {WATCHING: self._watched_step, BASELINE: self._baseline_step, CHOOSING: self._choosing_step}
         steps.get(self.phase, self._compiled_step)()
         Dispatch.step += 1
+        self._sampling.step_ended(self.steps.count, self._is_trained_compiled())
         if Dispatch.way.reuses_memory:
             begin_step_of_graphs()
         if self.writer.after_step():
             self.steps.resume(time.perf_counter())
             if self._turns is not None:
                 self._turns.resume(time.perf_counter())
+
+    def _is_trained_compiled(self) -> bool:
+        """Tell whether the steps run a way that was chosen; all ranks know the same."""
+        if self._turns is not None:
+            return self._turns.decided and not self._turns.lost and self._turns.choosing.way != EAGER_WAY
+        return self.phase == COMPILED and bool(self.record.modules)
 
     def _watched_step(self) -> None:
         self._tick(EAGER, measured=False)
@@ -186,18 +196,7 @@ class Session:
         self._tick(WARM_UP if warming_up else AFTER)
 
     def _tick(self, phase: str, measured: bool = True) -> float:
-        """End a step; return when. On a GPU only a step that began and ended with it idle is measured."""
-        idle = not torch.cuda.is_initialized()
-        if not idle:
-            turns = self._turns
-            idle = turns.at_edge() if turns is not None else False
-            idle = idle or ((turns is None or turns.decided) and self.steps.wants_device_idle(phase))
-            if idle:
-                torch.cuda.synchronize()
-        now = time.perf_counter()
-        self.steps.tick(phase, now, measured and idle and self._was_idle)
-        self._was_idle = idle
-        return now
+        return self._clock.tick(phase, self._turns, measured)
 
     def fail(self, fault: Exception) -> None:
         """Stop after a fault of ours: what is compiled stays so, and nothing more is done."""
@@ -267,7 +266,7 @@ class Session:
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)
         choosing = self.record.choosing = Choosing(tried, self.settings.budget, baseline, (kept[0], kept[1]))
-        Dispatch.choosing, Dispatch.strict = True, self.settings.strict
+        Dispatch.choosing, Dispatch.strict, Dispatch.unchecked = True, self.settings.strict, self.settings.unchecked
         if self.settings.optimizer and any(self.settings.budget):
             fuse_steps(self._optimizers.living(), self.record.notes)
         return Turns(choosing, self._agreement, self._began)
@@ -281,7 +280,7 @@ class Session:
     def _compile(self) -> None:
         """Compile without choosing."""
         self.phase, self._in_phase, self._turns = COMPILED, 0, None
-        Dispatch.choosing, Dispatch.strict = False, self.settings.strict
+        Dispatch.choosing, Dispatch.strict, Dispatch.unchecked = False, self.settings.strict, self.settings.unchecked
         self._refuse_without_compiler()
         self._add_eager_modules()
         if self.selection.chosen:
@@ -322,6 +321,7 @@ class Session:
 
         dynamo.configure(self.settings)
         self.progress.listen()
+        watch_compilations()
         self.record.notes.extend(dynamo.allow_small_buckets(wrappers))
 
     def _drain(self) -> bool:
@@ -354,7 +354,9 @@ class Session:
 
     def _before_end(self) -> None:
         """Add to the report what came after the last step."""
-        if self._turns is not None and self.phase == CHOOSING:
+        if self._turns is None:
+            self.record.notes += [f"{way}: {text}" for way, text in Dispatch.compared.items()]
+        elif self.phase == CHOOSING:
             self._turns.end(self.steps.count + 1, self._decisions, self.record.cache.get("folder", ""))
         if self.phase in (COMPILED, CHOOSING) and TWICE in str(getattr(sys, "last_value", "")):
             log(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))

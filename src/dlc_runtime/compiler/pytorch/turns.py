@@ -36,7 +36,7 @@ class Turns:
 
     def begin_block(self) -> None:
         """Begin a block now: what was done since the last step is no part of its first."""
-        self._last = time.perf_counter()
+        self._last, self._comparing = time.perf_counter(), Dispatch.comparing_seconds
         self._seconds: list[float] = []
         self._compiling = 0.0
         Dispatch.memory = Dispatch.shapes = 0
@@ -59,8 +59,9 @@ class Turns:
 
     def step_ended(self, now: float, compiling: float, step: int) -> bool:
         """Return whether the next step may run another way. `compiling`: seconds of it in this step."""
-        self._seconds.append(now - self._last)
-        self._last = now
+        comparing = Dispatch.comparing_seconds - self._comparing
+        self._seconds.append(max(now - self._last - comparing, 0.0))
+        self._last, self._comparing = now, Dispatch.comparing_seconds
         self._compiling += compiling
         block = self.choosing.block
         if self.lost or len(self._seconds) < block.skipped + block.steps:

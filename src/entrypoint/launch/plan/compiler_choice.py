@@ -28,7 +28,7 @@ WORDS = {
     "OPTIMIZER": ("auto", "off"),
     "DYNAMIC": ("auto", *ON, *OFF),
 }
-FLAGS = ("SAME_RANDOM", "TF32")
+FLAGS = ("TF32", "UNCHECKED")
 # With the least that they may be
 NUMBERS = {"EAGER_STEPS": 2, "REPORT_MINUTES": 0.001, "DEBUG_MB": 1}
 BUDGET = "BUDGET"

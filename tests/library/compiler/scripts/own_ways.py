@@ -6,6 +6,7 @@ import sys
 
 import torch
 
+WRONG_AFTER = 40
 STEP = 0.0625  # seconds by the clock, exact in binary: a block is four steps
 
 
@@ -68,6 +69,27 @@ def backward_failing(fails_at, graph, inputs):
 
     forward = lambda part, _inputs: make_boxed_func(part.forward)  # noqa: E731
     return aot_autograd(fw_compiler=forward, bw_compiler=compiled)(graph, inputs)
+
+
+GRAPHS = []
+
+
+def wrong_second(graph, _inputs):
+    """The first graph is right, later ones are not: as code for other shapes, or compiled again for another reason."""
+    GRAPHS.append(graph)
+    return graph if len(GRAPHS) == 1 else wrong(graph, None)
+
+
+def wrong_later(graph, _inputs):
+    """Right for WRONG_AFTER calls; of several ranks rank 1 alone is wrong then."""
+    calls = []
+
+    def run(*arguments):
+        calls.append(1)
+        late = len(calls) > WRONG_AFTER and os.environ.get("RANK", "1") == "1"
+        return tuple(value * (1.01 if late else 1) for value in graph(*arguments))
+
+    return run
 
 
 def same(graph, _inputs):
@@ -136,11 +158,20 @@ def use(name, at_once=False, wait=0):
     """`at_once`: from the first compiled step on, without choosing. `wait`: seconds that ranks wait for each other."""
     if not os.environ.get("DLC_COMPILER"):
         return
-    from dlc_runtime.compiler.pytorch import in_place, session, turns, ways
+    from dlc_runtime.compiler.pytorch import in_place, sampling, session, step_clock, turns, ways
 
-    session.time = turns.time = in_place.time = clock
+    session.time = turns.time = in_place.time = step_clock.time = sampling.time = clock
     torch.compiler.cudagraph_mark_step_begin = Memory.mark
-    backends = {"slow": slow, "wrong": wrong, "failing": failing, "same": same, "reusing": reusing, "regional": same}
+    backends = {
+        "slow": slow,
+        "wrong": wrong,
+        "failing": failing,
+        "same": same,
+        "wrong-second": wrong_second,
+        "wrong-later": wrong_later,
+        "reusing": reusing,
+        "regional": same,
+    }
     backends.update({f"backward-{number}": functools.partial(backward_failing, number) for number in (1, 2)})
     own = ways.Way(name, {"backend": backends[name]}, name == "regional", name == "reusing")
     ways.WAYS[name] = own

@@ -28,6 +28,8 @@ class Headline(NamedTuple):
 
 def find_headline(report: dict[str, Any]) -> Headline:
     """Return the headline of a merged report."""
+    if report["compiling"] and has_ended(report):
+        return headline_of_stop(report, report["compiling"][0])
     if not report["steps"]["count"] and not was_compiled(report):
         return headline_without_steps(report)
     if not (report["choosing"] or {}).get("words"):
@@ -35,6 +37,18 @@ def find_headline(report: dict[str, Any]) -> Headline:
     if not report["choosing"]["way"]:
         return headline_of_open_choice(report)
     return headline_of_eager(report) if report["choosing"]["way"] == EAGER else headline_of_way(report)
+
+
+def has_ended(report: dict[str, Any]) -> bool:
+    return all(rank.get("state") == "ended" for rank in report["ranks"])
+
+
+def headline_of_stop(report: dict[str, Any], entry: dict[str, Any]) -> Headline:
+    steps, waited = many(report["steps"]["count"], "step"), f"after {entry['seconds']:.0f} s"
+    return Headline(
+        f"Stopped after {steps} while {entry['function']} was compiled, {waited} of compiling.",
+        f"next time {TURN_OFF}, or DLC_COMPILE_CACHE=FOLDER, which keeps what was compiled until then.",
+    )
 
 
 def headline_without_steps(report: dict[str, Any]) -> Headline:
@@ -66,12 +80,9 @@ def headline_without_choice(report: dict[str, Any]) -> Headline:
 
 
 def headline_of_open_choice(report: dict[str, Any]) -> Headline:
-    ended = all(rank.get("state") == "ended" for rank in report["ranks"])
-    steps, progress = report["steps"]["count"], report["choosing"].get("progress", "")
-    stopped = next(iter(report["compiling"]), None)
-    if stopped and ended:
-        progress = f"it was stopped while {stopped['function']} was compiled, after {stopped['seconds']:.0f} s"
-    when = f"the job ended first, after {many(steps, 'step')}" if ended else f"{many(steps, 'step')} so far"
+    ended, progress = has_ended(report), report["choosing"].get("progress", "")
+    steps = many(report["steps"]["count"], "step")
+    when = f"the job ended first, after {steps}" if ended else f"{steps} so far"
     verdict = f"No way was chosen{'' if ended else ' yet'}: {when}: {progress}; {compile_text(report)}."
     if not ended:
         return Headline(verdict, "nothing, the job still measures.")

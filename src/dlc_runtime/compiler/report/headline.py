@@ -22,9 +22,6 @@ class Headline(NamedTuple):
     # What to change, as the end of a sentence that begins with "To change: ".
     advice: str
 
-    def as_text(self) -> str:
-        return f"{self.verdict}\nTo change: {self.advice}"
-
 
 def find_headline(report: dict[str, Any]) -> Headline:
     """Return the headline of a merged report."""
@@ -90,7 +87,7 @@ def headline_of_open_choice(report: dict[str, Any]) -> Headline:
 
 
 def headline_of_eager(report: dict[str, Any]) -> Headline:
-    trials = [entry for entry in report["ways"] if entry["way"] != EAGER]
+    trials = [entry for entry in first_ways(report["ways"]) if entry["way"] != EAGER]
     measured = [entry for entry in trials if entry["low"] is not None]
     steps = many(report["steps"]["count"], "step")
     if report["choosing"].get("kept"):
@@ -124,6 +121,11 @@ def headline_of_way(report: dict[str, Any]) -> Headline:
     return Headline(
         f"Worth it: {since}; {took}, and paid from step {even} of {steps['count']} on.", cache_advice(report)
     )
+
+
+def first_ways(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the ways that the choice is about: in TensorFlow those of the first of several functions."""
+    return [entry for entry in ways if entry.get("function") == ways[0].get("function")]
 
 
 def reason_of(report: dict[str, Any]) -> str:
@@ -161,7 +163,7 @@ def off_or_cache(report: dict[str, Any]) -> str:
 
 def find_paid_step(chosen: dict[str, Any], ways: list[dict[str, Any]]) -> int | None:
     """Return the step with which the chosen way has won back what choosing has cost, by figures of turns only."""
-    by_name = {entry["way"]: entry for entry in ways}
+    by_name = {entry["way"]: entry for entry in first_ways(ways)}
     entry = by_name.get(chosen.get("way") or "")
     if entry is None or not entry.get("paired_seconds") or (entry["low"] or 0.0) <= 1:
         return None
@@ -174,9 +176,8 @@ def find_paid_step(chosen: dict[str, Any], ways: list[dict[str, Any]]) -> int | 
         eager *= entry["paired_seconds"][0] / entry["paired_seconds"][1]
     if eager <= own:
         return None
-    return max(
-        int(chosen["from_step"]), int(chosen["from_step"]) - 1 + math.ceil(chosen["spent_seconds"] / (eager - own))
-    )
+    first = int(chosen["from_step"])
+    return max(first, first - 1 + math.ceil(chosen["spent_seconds"] / (eager - own)))
 
 
 def was_compiled(report: dict[str, Any]) -> bool:

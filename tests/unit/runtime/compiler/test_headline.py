@@ -95,6 +95,18 @@ def test_the_step_from_which_a_way_pays_counts_from_eager_also_if_another_way_wa
     assert report["steps"]["break_even_step"] == 45 + 19, "a step takes 0.6 s less than an eager one"
 
 
+def test_of_several_functions_the_verdict_is_about_the_first_whose_choice_it_is() -> None:
+    """As in TensorFlow, where each function that trains has ways of its own."""
+    first, second = choose({"jit_compile": 0.5}), choose({"jit_compile": 1.5})
+    for one, other, words in ((first, second, "Worth it: jit_compile"), (second, first, "Not worth it here")):
+        rows = [
+            {"function": name, **row}
+            for name, choice in (("train", one), ("critic", other))
+            for row in choice["candidates"]
+        ]
+        assert first_lines(merged({**one, "candidates": rows}))[0].startswith(words)
+
+
 @pytest.mark.parametrize(
     ("blocks", "progress"),
     [

@@ -32,7 +32,12 @@ class IdentitySet:
         return reference is not None and reference() is thing
 
     def living(self) -> list[Any]:
-        return [thing for reference in self._references.values() if (thing := reference()) is not None]
+        return living(self._references.values())
+
+
+def living(references: Iterable[weakref.ref[Any]]) -> list[Any]:
+    """Return what is still there of things that are referred to weakly."""
+    return [thing for reference in references if (thing := reference()) is not None]
 
 
 def never_raises(method: Callable[..., None]) -> Callable[..., None]:

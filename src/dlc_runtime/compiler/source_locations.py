@@ -35,6 +35,14 @@ def is_user_code(file: str) -> bool:
     return bool(file) and not any(part in file for part in LIBRARIES)
 
 
+def find_user_line() -> tuple[str, int]:
+    """Return file and line of the innermost running code of the user's, or ("", 0)."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_user_code(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+
+
 def location_of(function: Any) -> tuple[str, int]:
     """Return file and line of a function, or ("", 0)."""
     while isinstance(function, functools.partial):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from test_ranks import TORCHRUN
-from torch_runs import Run, Runner
+from torch_runs import SCRIPTS, Run, Runner
 
 AUTO = {"DLC_COMPILER_MODE": "auto"}
 SCRIPT = "choosing.py"
@@ -142,6 +142,30 @@ def test_a_forward_that_raises_runs_once(runner: Runner) -> None:
     """The script catches its exception: running statistics count the batch once."""
     run = runner.both("raising.py", environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
     assert run.results[0]["batches"] == 30
+
+
+def test_a_copy_that_trains_for_three_steps_leaves_the_main_models_choice(runner: Runner) -> None:
+    eager = runner.run("looks_ahead.py", "slow-eager", "60", compiler="")
+    run = runner.run("looks_ahead.py", "slow-eager", "60", environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
+    same(run, eager)
+    assert run.report["choosing"]["way"] == "same"
+    assert run.report["choosing"]["from_step"] == SLOW_EAGER_DECIDED + 1
+    assert run.report["steps"]["count"] == 80, "the copy's steps are none of the main model's"
+    told = [line for line in run.log.splitlines() if line.startswith("dlc compiler: same from step")]
+    assert len(told) == 1, run.log
+
+
+def test_a_backward_hook_that_keeps_a_model_eager_is_named_with_its_line_and_nothing_more_is_measured(
+    runner: Runner,
+) -> None:
+    run = runner.both("backward_hooks.py", environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
+    lines = (SCRIPTS / "backward_hooks.py").read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if text.startswith("def note_gradient"))
+    told = [text for text in run.log.splitlines() if f"backward_hooks.py:{line})" in text]
+    assert told[0].startswith("dlc compiler: inductor made no graph of Net: Dynamo compiles no call that runs hook ")
+    tried = way(run, "inductor")
+    assert (tried["steps"], tried["verdict"]) == (0, "")
+    assert run.report["choosing"]["from_step"] == 7, "the step after the first one of the way"
 
 
 def test_each_kind_of_repeated_block_is_compiled_once(runner: Runner) -> None:

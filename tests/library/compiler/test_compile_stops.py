@@ -92,13 +92,24 @@ def test_a_script_that_is_stopped_while_it_compiles_saves_and_leaves_no_process(
         assert process.returncode == 3, log
         assert "never stopped" not in log
         assert read_results(folder / "results")[0]["losses"] == [0.0]
-        assert "It was stopped while Net was compiled, after " in log
+        assert log.splitlines()[-1] == "saved, says the script", log
+        headline = json.loads((folder / "report/report.json").read_text())["headline"]
+        assert headline["verdict"].startswith("Stopped after 5 steps while Net was compiled, after ")
         [entry] = json.loads((folder / "report/report.json").read_text())["compiling"]
         assert entry["function"] == "Net"
         assert wait_for_end(mark) == set()
     finally:
         for number in processes(mark):
             os.kill(number, signal.SIGKILL)
+
+
+def test_the_last_words_of_a_job_that_is_stopped_while_it_trains_are_the_scripts(runner: Runner) -> None:
+    process, _ = runner.start(("saves_in_training.py",), "inductor", {})
+    log = read_until(process, "ready")
+    process.send_signal(signal.SIGTERM)
+    log += process.communicate(timeout=HANGS)[0]
+    assert process.returncode == 3, log
+    assert log.splitlines()[-1] == "saved, says the script", log
 
 
 def test_while_a_stopped_script_saves_nothing_is_said_to_be_compiling(runner: Runner) -> None:

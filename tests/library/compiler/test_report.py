@@ -53,9 +53,12 @@ def test_seconds_per_step_are_those_of_the_three_phases(runner: Runner) -> None:
     assert steps["warm_up"]["median_seconds"] > steps["after"]["median_seconds"] > 0
     assert steps["first_compiled_step"] == 6
     assert run.report["compile_seconds"] <= steps["warm_up"]["seconds"]
-    paragraph = next(line for line in run.log.splitlines() if "Report: " in line)
-    assert "compiled Net: 1 graph in" in paragraph
-    assert "too short to say" in paragraph
+    *_, verdict, advice, details, where = run.log.splitlines()
+    assert "Compiled without measuring whether that is faster than eager" in verdict
+    assert "To change: " in advice
+    assert "Compiled Net: 1 graph in" in details
+    assert "too short to say" in details
+    assert "Report: " in where
 
 
 def test_what_does_not_compile_runs_eager_and_is_named(runner: Runner) -> None:
@@ -77,10 +80,22 @@ def test_the_scripts_own_exception_is_not_taken_for_a_fault_of_compiling(runner:
     assert "does not compile" not in run.log
 
 
-def test_what_takes_long_to_compile_is_told_while_it_takes(runner: Runner, tmp_path: Path) -> None:
-    run = runner.run("told.py", environ={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cold")})
+@pytest.mark.parametrize(
+    ("mode", "bound"),
+    [
+        ("default", "the job asked for compiling without a budget"),
+        ("auto", "choosing may take 60 s (DLC_COMPILER_BUDGET)"),
+    ],
+)
+def test_what_takes_long_to_compile_is_told_while_it_takes_with_its_budget_and_the_way_out(
+    runner: Runner, tmp_path: Path, mode: str, bound: str
+) -> None:
+    cold = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cold")}
+    run = runner.run("told.py", environ={**cold, "DLC_COMPILER_MODE": mode})
     told = [line for line in run.log.splitlines() if "still compiling Net, " in line]
-    assert told != []
+    assert told[0].endswith(
+        f" s; {bound}; DLC_COMPILER=off trains without it, DLC_COMPILE_CACHE=FOLDER spares the next job most of it"
+    )
     assert run.log.index("compiling Net with inductor") < run.log.index(told[0]) < run.log.index("Report: ")
     assert run.report["compiling"] == []
 
@@ -98,7 +113,7 @@ def test_without_a_c_compiler_the_model_stays_eager(runner: Runner) -> None:
     assert run.report["steps"]["eager"]["steps"] == 12
     assert run.report["steps"]["first_compiled_step"] is None
     assert "there is no C++ compiler here (no-such-compiler)" in run.log
-    assert "nothing was compiled in 12 steps" in run.log
+    assert "Nothing was compiled in 12 steps: Net: there is no C++ compiler here" in run.log
 
 
 @pytest.mark.parametrize(

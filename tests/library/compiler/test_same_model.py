@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from torch_runs import SCRIPTS, Runner, functions, numbers
 
@@ -25,8 +27,11 @@ def test_nothing_of_ours_runs_where_the_job_does_not_ask_for_the_compiler(runner
         )
 
 
-def test_a_class_of_torch_itself_is_compiled(runner: Runner) -> None:
-    assert functions(runner.both("sequential.py").report, "graphs") == {"Sequential"}
+def test_a_class_of_torch_itself_is_compiled_and_shown_by_the_scripts_line_that_calls_it(runner: Runner) -> None:
+    report = runner.both("sequential.py").report
+    assert functions(report, "graphs") == {"Sequential"}
+    places = {entry["file"] for part in ("graphs", "modules") for entry in report[part]}
+    assert {Path(place).name for place in places} == {"small_training.py"}, places
 
 
 def test_a_mask_into_which_an_operation_of_the_script_writes_stays(runner: Runner) -> None:
@@ -110,7 +115,8 @@ def test_hooks_are_called_as_in_eager_and_one_of_a_later_step_is_why_it_is_compi
     assert len(run.results[0]["early"]) == 12
     assert run.results[0]["late"] == 3
     reasons = [entry["reason"] for entry in run.report["graph_breaks"]]
-    assert any("hook <lambda>" in reason and "hooks.py:7" in reason for reason in reasons), reasons
+    assert "hook <lambda> runs outside the graph" in reasons
+    assert [entry["line"] for entry in run.report["graph_breaks"] if "hook <lambda>" in entry["reason"]] == [7]
     first, *later = run.report["recompilations"]
     assert (first["kind"], first["step"]) == ("hook", 10)
     assert first["cause"].startswith("the hooks of ")
@@ -131,8 +137,16 @@ def test_a_script_that_changes_the_weights_itself_is_told_that_nothing_is_compil
     for how in ("data", "no_grad"):
         run = runner.both("by_hand.py", how, weights=SGD)
         assert "Net stays eager: no optimizer step was seen, the script changes the weights itself" in run.log
-        assert "nothing was compiled: no optimizer step was seen." in run.log
+        assert "Nothing was compiled: Net stays eager: no optimizer step was seen, the script " in run.log
         assert [entry["module"] for entry in run.report["eager"]] == ["Net"]
+
+
+def test_the_calls_of_a_closure_are_no_work_of_the_scripts_and_strict_mode_lets_lbfgs_train(runner: Runner) -> None:
+    run = runner.both("lbfgs.py", environ={"DLC_COMPILER_STRICT": "1"})
+    assert "no optimizer step was seen" not in run.log
+    assert functions(run.report, "graphs") == {"Net"}
+    assert run.report["eager"] == []
+    assert run.report["steps"]["count"] == 12
 
 
 def test_dropout_draws_the_same_numbers_as_eager(runner: Runner) -> None:

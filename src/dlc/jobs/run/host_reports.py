@@ -59,11 +59,11 @@ def _merge_place(folder: Path, ranks: Mapping[str, Sequence[Path]], results: Seq
 def _write_report(folder: Path, found: Mapping[str, list[Record]], results: Sequence[ResultFile]) -> str:
     # What is not there when a report is written must not be in the way of results.
     from dlc_runtime.compiler.report.html_page import render_page
-    from dlc_runtime.compiler.report.merge import MERGED, PAGE, merge_records, summary, write_json, write_text
+    from dlc_runtime.compiler.report.merge import MERGED, PAGE, merge_records, write_json, write_text
 
     report = merge_records(_number_ranks(found))
     report["notes"] += _note_own_trainings(found)
-    page = render_page(report, summary(report, MERGED))
+    page = render_page(report)
     merged = [file for file in results if file.target in (folder / MERGED, folder / PAGE)]
     for file in merged:
         if file.host not in found and not file.stays:

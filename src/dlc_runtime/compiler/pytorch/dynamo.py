@@ -181,6 +181,8 @@ def is_recompile_limit(item: Compilation) -> bool:
 
 
 EXPLANATION = "Explanation: "
+# As in_place.py words the reason of a hook that is not compiled.
+HOOK_OUTSIDE = re.compile(r"\(reason: hook (?P<name>.+) \((?P<file>.+):(?P<line>\d+)\)\)")
 RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
 
 
@@ -196,14 +198,15 @@ class PyTorchRecord(Record):
         # Type and line, or reason -> functions.
         self._failures: dict[tuple[str, str, int], set[str]] = {}
 
-    def add_module(self, module: torch.nn.Module) -> str:
-        """Return the name of the module's compiled function."""
+    def add_module(self, module: torch.nn.Module, caller: tuple[str, int] = ("", 0)) -> str:
+        """Return the name of the module's compiled function. `caller`: the script's line that calls the module."""
         base = type(module).__name__
         name, number = base, 1
         while name in self.places:
             number += 1
             name = f"{base}_{number}"
-        self.places[name] = location_of(type(module).forward)
+        place = location_of(type(module).forward)
+        self.places[name] = caller if caller[0] and not is_user_code(place[0]) else place
         self._parameters[name] = parameter_names(type(module).forward)
         file, line = self.places[name]
         parameters = sum(parameter.numel() for parameter in module.parameters())
@@ -271,9 +274,28 @@ class PyTorchRecord(Record):
         return ""
 
     def add_graph_break(self, item: GraphBreak) -> None:
-        hook = item.reason.partition("(reason: hook ")[2].partition("))")[0]
-        reason = f"hook {hook}) runs outside the graph" if hook else first_reason(item.reason)
-        self.add_break(reason, item.stack)
+        """Add it at the script's line: that of a hook, else the nearest one, else the line that calls the module."""
+        hook = HOOK_OUTSIDE.search(item.reason)
+        if hook:
+            self.add_break(f"hook {hook['name']} runs outside the graph", ((hook["file"], int(hook["line"])),))
+            return
+        stack, reason = item.stack, first_reason(item.reason)
+        callers = set(self.places.values())
+        if stack and not any(is_user_code(file) for file, _ in stack) and len(callers) == 1:
+            reason = f"{reason} ({stack[-1][0]}:{stack[-1][1]})"
+            stack = (*callers, *stack)
+        self.add_break(reason, stack)
+
+    def why_no_graph(self, hooks: list[str]) -> str:
+        """Return the reason why nothing was compiled. `hooks`: the script's that Dynamo does not take, in words."""
+        if hooks:
+            return f"Dynamo compiles no call that runs {', '.join(hooks)}"
+        if self.fallbacks:
+            found = self.fallbacks[-1]
+            place = f" ({found['failed_file']}:{found['failed_line']})" if "failed_file" in found else ""
+            return f"{found['type']}: {found['reason']}{place}"
+        stopped = list(self.breaks.values())[-1:]
+        return "".join(f"{found['reason']} ({found['file']}:{found['line']})" for found in stopped) or "Dynamo skips it"
 
     def cache_counts(self) -> tuple[int, int]:
         return cache_counts() if self.graphs or self.fallbacks else (0, 0)

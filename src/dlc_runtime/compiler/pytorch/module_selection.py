@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 
 import torch
 from torch.nn.modules import module as modules
@@ -16,6 +17,7 @@ from dlc_runtime.compiler.source_locations import (
     class_name,
     find_create_graph_around,
     find_create_graph_in,
+    find_user_line,
     is_user_code,
     location_of,
     note_create_graph,
@@ -25,7 +27,7 @@ from dlc_runtime.compiler.source_locations import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
+    from typing import Any, ClassVar
 
 RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
@@ -42,6 +44,9 @@ class EagerReason:
 
 class Selection:
     """Modules to compile, and those that stay eager with the reason."""
+
+    # Lines of the script that call what was chosen, in all selections of the process.
+    callers: ClassVar[weakref.WeakKeyDictionary[torch.nn.Module, tuple[str, int]]] = weakref.WeakKeyDictionary()
 
     def __init__(self) -> None:
         self.chosen: list[torch.nn.Module] = []
@@ -69,7 +74,7 @@ def select_modules(watch: Watch) -> Selection:
         else:
             selection.wrap(root.module)
             selection.batches.append(root.batch)
-            select_parts(unwrap_ddp(root.module), selection)
+            select_parts(unwrap_ddp(root.module), selection, root.caller)
     return selection
 
 
@@ -135,10 +140,11 @@ def unwrap_ddp(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-def select_parts(module: torch.nn.Module, selection: Selection) -> None:
-    """Choose the module; or, if it cannot be one graph, its largest parts that can."""
+def select_parts(module: torch.nn.Module, selection: Selection, caller: tuple[str, int]) -> None:
+    """Choose the module; or, if it cannot be one graph, its largest parts that can. `caller`: a line of the script."""
     found = [module] if is_one_graph(module) else list(compilable_parts(module))
     selection.chosen.extend(found)
+    selection.callers.update(dict.fromkeys(found, caller))
     recurrent = {class_name(part) for part in module.modules() if isinstance(part, RECURRENT)}
     if recurrent:
         rest = f"; compiled: {', '.join(class_name(part) for part in found)}" if found else ""
@@ -241,6 +247,8 @@ class RootModule:
         self.batch: list[str] = []
         # File and line in a function that calls it.
         self.create_graph = ""
+        # The script's line that called it first.
+        self.caller = find_user_line()
         self.thread = threading.get_ident()
         self.by_hand = HandUpdates(module)
 
@@ -270,6 +278,7 @@ class Watch:
         self._handles = [
             modules.register_module_forward_pre_hook(self._enter),
             modules.register_module_forward_hook(self._leave, always_call=True),
+            optimizers.register_optimizer_step_pre_hook(self._begin_step),
         ]
 
     def end(self) -> None:
@@ -279,6 +288,11 @@ class Watch:
 
     def note_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.stepped.add_all(parameters_of(optimizer))
+
+    @never_raises
+    def _begin_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
+        # LBFGS calls the model in its step, and changes the weights between the calls: that is no work of the script's.
+        self.note_step(optimizer)
 
     def waiting(self) -> bool:
         """Tell whether a module was called with gradients and no optimizer has stepped its parameters yet."""

@@ -81,9 +81,20 @@ class Progress:
         while not ended.wait(wait):
             seconds = self._note_seconds()
             if seconds >= SECONDS_BETWEEN - 1 and self._record.compiling and first_number(LOCAL_VARIABLES) == 0:
-                log(f"still compiling {self._record.compiling[0]['function']}, {seconds:.0f} s")
+                log(progress_text(self._record, seconds))
             self._write()
             wait = SECONDS_BETWEEN - seconds % SECONDS_BETWEEN
+
+
+def progress_text(record: Record, seconds: float) -> str:
+    """Say what is being compiled, what that may cost, and how to do without."""
+    choosing = record.choosing
+    bound = choosing.budget_words() if choosing is not None else "the job asked for compiling without a budget"
+    cache = "" if record.cache.get("folder") else ", DLC_COMPILE_CACHE=FOLDER spares the next job most of it"
+    return (
+        f"still compiling {record.compiling[0]['function']}, {seconds:.0f} s; {bound}; "
+        f"DLC_COMPILER=off trains without it{cache}"
+    )
 
 
 def with_progress(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:

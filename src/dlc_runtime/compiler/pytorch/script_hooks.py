@@ -19,6 +19,12 @@ class Comparing:
     now = False
 
 
+def describe_hook(hook: Any) -> str:
+    """Return a hook's name with the line of the script that defines it."""
+    file, line = location_of(hook)
+    return f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
+
+
 class UncompiledHook:
     """A user's hook, called outside the compiled graph: one that appends to a list would recompile in every step."""
 
@@ -38,8 +44,7 @@ def make_uncompiled(hook: Callable[..., Any]) -> UncompiledHook:
     """
     import torch._dynamo  # takes seconds
 
-    file, line = location_of(hook)
-    reason = f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
+    reason = describe_hook(hook)
 
     def run(_outside: UncompiledHook, *arguments: Any, **named: Any) -> Any:
         return None if Comparing.now else hook(*arguments, **named)

@@ -16,11 +16,12 @@ from torch.optim import optimizer as optimizers
 
 from dlc_runtime.compiler import cache, cache_digests
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.hooks import IdentitySet, log, never_raises
+from dlc_runtime.compiler.hooks import IdentitySet, living, log, never_raises
 from dlc_runtime.compiler.pytorch import torch_facts, ways
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch, watch_compilations
 from dlc_runtime.compiler.pytorch.dynamo import PyTorchRecord
+from dlc_runtime.compiler.pytorch.empty_ways import EmptyWays
 from dlc_runtime.compiler.pytorch.in_place import begin_step_of_graphs, compile_in_place, fuse_steps
 from dlc_runtime.compiler.pytorch.module_selection import (
     EagerReason,
@@ -34,6 +35,7 @@ from dlc_runtime.compiler.pytorch.module_selection import (
     select_parts,
     unwrap_ddp,
 )
+from dlc_runtime.compiler.pytorch.newcomers import Newcomers
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.sampling import Sampling
 from dlc_runtime.compiler.pytorch.step_clock import StepClock
@@ -42,6 +44,7 @@ from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
+from dlc_runtime.compiler.source_locations import find_user_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +79,7 @@ class Session:
         self.progress = Progress(self.record, self.writer.write)
         self.watch: Watch | None = None
         self.selection = Selection()
-        self._optimizers, self._decided = IdentitySet(), IdentitySet()
+        self._optimizers, self._decided, self._empty_ways = Newcomers(), IdentitySet(), EmptyWays(self.record)
         self._primary: Callable[[], Any] = lambda: None  # its steps are counted
         self._in_phase = 0
         self._began = time.perf_counter()
@@ -112,8 +115,7 @@ class Session:
             self._count_step()
 
     def _meet(self, optimizer: torch.optim.Optimizer) -> None:
-        if optimizer not in self._optimizers:
-            self._optimizers.add(optimizer)
+        if self._optimizers.takes_in(optimizer, self._primary() if self.phase == CHOOSING else None):
             new = any(parameter not in self._decided for parameter in parameters_of(optimizer))
             if self.phase in (BASELINE, CHOOSING, COMPILED) and new:
                 self._begin_watch()
@@ -152,9 +154,8 @@ class Session:
             return
         self._end_watch()
         self.selection = select_modules(watch)
-        torch_facts.note_training(
-            (p for root in watch.roots.values() for p in root.module.parameters()), watch.autocast
-        )
+        trained = (value for root in watch.roots.values() for value in root.module.parameters())
+        torch_facts.note_training(trained, watch.autocast)
         for root in watch.roots.values():
             self._decided.add_all(root.module.parameters())
         self._begin_phase()
@@ -172,6 +173,9 @@ class Session:
         way = Dispatch.way.name
         now = self._tick(WARM_UP if compiled else EAGER if way == EAGER_WAY else AFTER)
         compiling = max(self.record.compile_seconds - before, 1e-6) if compiled else 0.0
+        if reason := self._empty_ways.find_reason(way):
+            Dispatch.failed = Dispatch.failed or reason
+            self._log_or_fail(self.record.warn(reason))
         if not turns.step_ended(now, compiling, self.steps.count):
             return
         for text in turns.choosing.news:
@@ -268,14 +272,12 @@ class Session:
         choosing = self.record.choosing = Choosing(tried, self.settings.budget, baseline, (kept[0], kept[1]))
         Dispatch.choosing, Dispatch.strict, Dispatch.unchecked = True, self.settings.strict, self.settings.unchecked
         if self.settings.optimizer and any(self.settings.budget):
-            fuse_steps(self._optimizers.living(), self.record.notes)
+            fuse_steps(self._optimizers.pop_new(), self.record.notes)
         return Turns(choosing, self._agreement, self._began)
 
     def _add_hand_updated(self, module: torch.nn.Module) -> None:
         self.writer.open()
         self._add_eager(EagerReason(module, BY_HAND, BY_HAND_REMEDY))
-
-    # -- compiling ------------------------------------------------------------------------------------------------
 
     def _compile(self) -> None:
         """Compile without choosing."""
@@ -303,7 +305,7 @@ class Session:
             torch_facts.skip_needless_headers()
         names = []
         for module in modules:
-            names.append(self.record.add_module(module))
+            names.append(self.record.add_module(module, Selection.callers.get(module, ("", 0))))
             compile_in_place(module, names[-1], self.settings)
         log(f"compiling {', '.join(names)} with {Dispatch.way.name}, after {self.steps.count} eager steps")
 
@@ -368,17 +370,13 @@ class Session:
             self.selection.eager_reasons.append(reason)
         else:
             self.selection.wrap(model)
-            select_parts(unwrap_ddp(model), self.selection)
+            select_parts(unwrap_ddp(model), self.selection, find_user_line())
         self._decided.add_all(model.parameters())
         for optimizer in given:
             self._optimizers.add(optimizer)
             self._decided.add_all(parameters_of(optimizer))
             self._primary = weakref.ref(optimizer)
         self._compile()
-
-
-def living(modules: list[weakref.ref[torch.nn.Module]]) -> list[torch.nn.Module]:
-    return [module for reference in modules if (module := reference()) is not None]
 
 
 @functools.cache

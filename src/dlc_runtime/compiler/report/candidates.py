@@ -5,12 +5,13 @@ from __future__ import annotations
 from statistics import median
 from typing import NamedTuple, Optional
 
+from dlc_runtime.compiler.report.verdict import FEWEST_PAIRS, Pair, Verdict, judge
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from dlc_runtime.compiler.report.verdict import Verdict
 
 EAGER = "eager"
 # Speed is looked at once in so many steps after the decision.
@@ -69,6 +70,8 @@ class Candidate:
         self.memory = 0
         self.against = EAGER
         self.verdict: Verdict | None = None
+        # Seconds of a step in the pairs of the verdict: of the way that it was compared with, and its own.
+        self.paired: tuple[float, float] | None = None
         # How its results were compared with eager's.
         self.compared = ""
         self.outcome = ""
@@ -96,6 +99,17 @@ class Candidate:
     def seconds(self) -> float | None:
         return median(self.blocks) if self.blocks else None
 
+    def judge(self, pairs: list[Pair], against: str) -> Verdict:
+        """Compare it with another way, by the pairs of blocks so far."""
+        self.verdict, self.against = judge(pairs), against
+        if len(pairs) >= FEWEST_PAIRS:
+            self.paired = median(pair.base for pair in pairs), median(pair.other for pair in pairs)
+        return self.verdict
+
+    def forget(self, against: str) -> None:
+        """Forget what it was compared with before, because it is compared anew."""
+        self.verdict, self.paired, self.against, self.blocks = None, None, against, []
+
     @property
     def is_waiting(self) -> bool:
         """Tell whether it is to be tried; it may have been refused since, together with another."""
@@ -103,9 +117,11 @@ class Candidate:
 
     def line(self) -> str:
         """Return the log's line about a candidate: what is known of it, and why it was taken or left."""
-        known = [f"{self.steps} steps of {1000 * self.seconds:.1f} ms"] if self.seconds is not None else []
-        if self.verdict and self.verdict.low:
-            known.append(f"{self.verdict.words()} as {self.against}")
+        known = [f"{self.steps} steps"] if self.steps else []
+        if self.verdict and self.verdict.low and self.paired:
+            base, own = self.paired
+            known.append(f"{1000 * own:.1f} ms a step beside {1000 * base:.1f} ms of {self.against}")
+            known.append(self.verdict.words())
         known.append(f"compiling {self.compile_seconds:.1f} s")
         if self.memory:
             known.append(f"{self.memory / 2**30:.1f} GiB")
@@ -117,6 +133,7 @@ class Candidate:
             "way": self.way,
             "steps": self.steps,
             "seconds": self.seconds,
+            "paired_seconds": list(self.paired) if self.paired else None,
             "compile_seconds": round(self.compile_seconds, 6),
             "memory_bytes": self.memory,
             "against": self.against if found else "",

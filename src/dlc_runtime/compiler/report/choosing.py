@@ -84,6 +84,7 @@ class Choosing:
             "way": self.way if self.decided_at else "",
             "from_step": self.decided_at + 1 if self.decided_at else None,
             "words": self.words(),
+            "progress": "" if self.decided_at else self.progress(),
             "kept": self._kept[0] == self.way and bool(self.decided_at),
             "spent_seconds": round(self._all.seconds, 3),
             "allowed_seconds": round(self.budget.limit(self.elapsed), 3),
@@ -100,13 +101,22 @@ class Choosing:
         """Say what was chosen, or that it is open."""
         if self.decided_at:
             return f"{self.way} from step {self.decided_at + 1} on: {self.reason}{self._tried()}"
-        return f"no way was chosen yet{self._tried()}" if len(self.candidates) > 1 else ""
+        return f"no way was chosen yet: {self.progress()}{self._tried()}" if len(self.candidates) > 1 else ""
+
+    def progress(self) -> str:
+        """Say how far choosing has come."""
+        candidate = self.candidates.get(self.trying)
+        if candidate is None:
+            return "only the eager steps at the start were measured"
+        if candidate.verdict is None:
+            return f"{candidate.way} was not measured yet"
+        return f"{candidate.verdict.pairs} of {FEWEST_PAIRS} to {MOST_PAIRS} pairs of {candidate.way} were measured"
 
     def _tried(self) -> str:
         tried = "; ".join(
             f"{other.way} ({other.verdict.words() if other.verdict else other.outcome})"
             for other in self.candidates.values()
-            if other.way not in (EAGER, self.way) and (other.verdict or other.outcome)
+            if other.way not in (EAGER, self.way, self.trying) and (other.verdict or other.outcome)
         )
         return f"; tried: {tried}" if tried else ""
 
@@ -163,7 +173,7 @@ class Choosing:
                 # What it showed before stands.
                 continue
             else:
-                candidate.outcome = f"not tried: {self._used_up()}"
+                candidate.outcome = f"not tried: {self.budget_words()}"
             self.news.append(candidate.line())
         self._decide(before)
 
@@ -177,8 +187,8 @@ class Choosing:
         self.news.append(self.words())
 
     def _try(self, candidate: Candidate) -> Generator[Block, Result, None]:
-        candidate.against, candidate.verdict, candidate.outcome = self.way, None, "being measured"
-        candidate.is_due, candidate.blocks = False, []
+        candidate.forget(self.way)
+        candidate.is_due, candidate.outcome = False, "being measured"
         if not (yield from self._warm_up(candidate)):
             return
         pairs: list[Pair] = []
@@ -196,8 +206,8 @@ class Choosing:
                 thrown += 1
                 continue
             pairs.append(pair)
-            candidate.verdict = judge(pairs)
-            if len(pairs) >= FEWEST_PAIRS and len(pairs) % LOOK_EVERY == 0 and candidate.verdict.is_sure:
+            verdict = candidate.judge(pairs, self.way)
+            if len(pairs) >= FEWEST_PAIRS and len(pairs) % LOOK_EVERY == 0 and verdict.is_sure:
                 break
             if not self.budget.allows(self.spent - spent_before if is_first else self._all.seconds, self.elapsed):
                 break
@@ -228,7 +238,7 @@ class Choosing:
                 return True
             candidate.thrown += 1
             if candidate.thrown >= PATIENCE and not self._budget_allows():
-                candidate.outcome, candidate.is_due = f"left: still compiling, {self._used_up()}", True
+                candidate.outcome, candidate.is_due = f"left: still compiling, {self.budget_words()}", True
                 return False
         candidate.refused = f"compiled again in each of {MOST_THROWN} steps"
         candidate.outcome = f"left: {candidate.refused}"
@@ -262,7 +272,8 @@ class Choosing:
     def _budget_allows(self) -> bool:
         return self.budget.allows(self._all.seconds, self.elapsed)
 
-    def _used_up(self) -> str:
+    def budget_words(self) -> str:
+        """Say what choosing may cost, and with which variable that is changed."""
         return f"choosing may take {self.budget.limit(self.elapsed):.0f} s (DLC_COMPILER_BUDGET)"
 
     # -- after the decision ---------------------------------------------------------------------------------------
@@ -317,8 +328,7 @@ class Choosing:
                 continue
             pairs.append(pair)
             if judge(pairs).kind == SLOWER and len(pairs) % LOOK_EVERY == 0:
-                candidate.verdict, candidate.against = judge(pairs), EAGER
-                candidate.refused = f"{judge(pairs).words()} as eager"
+                candidate.refused = f"{candidate.judge(pairs, EAGER).words()} as eager"
                 return self._give_up()
             if pairs[0].base >= pairs[0].other:
                 return None

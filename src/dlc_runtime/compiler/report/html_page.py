@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc_runtime.compiler.report.html_parts import PHASES, duration_text, escape, render_chart, render_tables
+from dlc_runtime.compiler.report.summary import details
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,59 +11,79 @@ if TYPE_CHECKING:
 
 # Ranks with a chart; all of them are in the table.
 MOST_CHARTS = 4
-MOST_WARNINGS = 50
+# Of each list.
+MOST_TEXTS = 50
+NOT_KNOWN = ("", "-", None, 0)
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
-def render_page(report: dict[str, Any], paragraph: str) -> str:
-    """Return the page. `paragraph`: the log's text at the end of the job."""
-    parts = [f"<h1>What was compiled</h1>\n<p>{escape(paragraph)}</p>", render_tiles(report), render_warnings(report)]
+def render_page(report: dict[str, Any]) -> str:
+    """Return the page: the verdict, what to change, cards, and all the rest below."""
+    found = report["headline"]
+    head = (
+        f"<h1>{escape(found['verdict'])}</h1>\n"
+        f'<p class="advice"><b>To change:</b> {escape(found["advice"])}</p>\n<p>{escape(details(report))}</p>'
+    )
+    lists = (
+        render_list("Warnings", "warnings", report["warnings"]),
+        render_list("Notes", "notes", report["notes"]),
+    )
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>What was compiled</title>\n<style>{STYLE}</style>\n</head>\n<body>",
-            *filter(None, [*parts, render_charts(report), render_tables(report)]),
+            *filter(None, [head, render_tiles(report), *lists, render_charts(report), render_tables(report)]),
             f"<script>{SCRIPT}</script>\n</body>\n</html>\n",
         ]
     )
 
 
 def render_tiles(report: dict[str, Any]) -> str:
+    """Render a card for each figure that is known; seconds of a step only if they were measured in pairs."""
     steps = report["steps"]
     again = sum(entry.get("count", 1) for entry in report["recompilations"])
-    way = (report.get("choosing") or {}).get("way") or "-"
+    lookups = report["cache_hits"] + report["cache_misses"]
     shown = (
-        (way, "way of the steps, chosen by measuring"),
-        (speed_interval(report, way), "as fast as eager, with 95 % of confidence"),
-        (duration_text(steps["eager"]["median_seconds"]), "a step, eager"),
-        (duration_text(steps["after"]["median_seconds"]), "a step, compiled"),
-        (duration_text(report["compile_seconds"]), "compiling"),
-        (str(steps["break_even_step"] or "-"), "step from which it pays"),
-        (str(len(report["graphs"])), "graphs"),
-        (str(again), "compiled again"),
-        (f"{report['cache_hits']} / {report['cache_hits'] + report['cache_misses']}", "found in the cache"),
+        (f"{steps['count']:,}", "steps"),
+        ((report.get("choosing") or {}).get("way"), "way of the steps, chosen by measuring"),
+        *paired_tiles(report),
+        (duration_text(report["compile_seconds"] or None), "compiling"),
+        (steps["break_even_step"], "step from which it pays"),
+        (len(report["graphs"]), "graphs"),
+        (again, "compiled again"),
+        (f"{report['cache_hits']} / {lookups}" if lookups else "", "found in the cache"),
     )
-    inner = "\n".join(f'<div class="tile"><b>{escape(value)}</b><span>{name}</span></div>' for value, name in shown)
+    known = [(value, name) for value, name in shown if value not in NOT_KNOWN]
+    inner = "\n".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in known
+    )
     return f'<div class="tiles">\n{inner}\n</div>'
 
 
-def speed_interval(report: dict[str, Any], way: str) -> str:
-    """Return how many times as fast the chosen way is, or "-" if it was not compared with eager."""
-    for entry in report.get("ways", []):
-        if entry["way"] == way and entry["low"] is not None and entry["against"] == "eager":
-            return f"{entry['low']:.2f} to {entry['high']:.2f}\u00d7"
-    return "-"
+def paired_tiles(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the figures of the chosen way; if that is eager, of the first way that was measured beside it."""
+    way = (report.get("choosing") or {}).get("way")
+    measured = [entry for entry in report.get("ways", []) if entry.get("paired_seconds")]
+    entry = next((each for each in measured if each["way"] == way), measured[0] if measured else None)
+    if entry is None:
+        return []
+    other, own = map(duration_text, entry["paired_seconds"])
+    name, against = entry["way"], entry["against"]
+    return [
+        (f"{entry['low']:.2f} to {entry['high']:.2f}\u00d7", f"as fast as {against}: {name}, with 95 % of confidence"),
+        (other, f"a step, {against}, in {entry['pairs']} pairs with {name}"),
+        (own, f"a step, {name}, in the same pairs"),
+    ]
 
 
-def render_warnings(report: dict[str, Any]) -> str:
-    texts = [*report["warnings"], *report["notes"]]
+def render_list(title: str, kind: str, texts: list[str]) -> str:
     if not texts:
         return ""
-    items = "\n".join(f"<li>{escape(text)}</li>" for text in texts[:MOST_WARNINGS])
-    left = f"<p>{len(texts) - MOST_WARNINGS} more are in report.json.</p>" if len(texts) > MOST_WARNINGS else ""
-    return f'<h2>Warnings</h2>\n<ul class="warnings">\n{items}\n</ul>{left}'
+    items = "\n".join(f"<li>{escape(text)}</li>" for text in texts[:MOST_TEXTS])
+    left = f"<p>{len(texts) - MOST_TEXTS} more are in report.json.</p>" if len(texts) > MOST_TEXTS else ""
+    return f'<h2>{title}</h2>\n<ul class="{kind}">\n{items}\n</ul>{left}'
 
 
 def render_charts(report: dict[str, Any]) -> str:
@@ -94,14 +115,17 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 24px; max-width: 1120px; background: var(--page); color: var(--text);
   font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 22px; margin: 0 0 4px; }
+h1 { font-size: 21px; line-height: 1.35; margin: 0 0 8px; overflow-wrap: anywhere; }
+.advice { color: var(--text); font-size: 16px; }
 h2 { font-size: 17px; margin: 32px 0 4px; }
-p { margin: 0 0 8px; color: var(--faint); }
+p { margin: 0 0 8px; color: var(--faint); overflow-wrap: anywhere; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 20px 0; }
 .tile { background: var(--band); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; }
-.warnings { background: var(--warn); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px 10px 32px; }
-.warnings li { overflow-wrap: anywhere; }
+.warnings, .notes { background: var(--band); border: 1px solid var(--line); border-radius: 6px;
+  padding: 10px 14px 10px 32px; }
+.warnings { background: var(--warn); }
+li { overflow-wrap: anywhere; }
 figure { margin: 0 0 16px; }
 figcaption, .tile span { color: var(--faint); font-size: 13px; }
 svg { width: 100%; max-width: 960px; height: auto; display: block; }
@@ -137,6 +161,7 @@ th[aria-sort=descending] button::after { content: " \\25BC"; }
   tbody tr:last-child { border: 0; }
   th, td, .number { border: 0; padding: 2px 10px; max-width: none; text-align: left; }
   td::before { content: attr(data-title) ": "; color: var(--faint); }
+  td.empty { display: none; }
 }
 """
 

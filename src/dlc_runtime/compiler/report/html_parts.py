@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 500
 NUMBER = ' class="number"'
+# Texts of cells that say nothing.
+EMPTY = ("", "-")
 
 Entry = dict[str, Any]
 
@@ -67,6 +69,16 @@ CAUSE, REMEDY, REASON = text_column("cause", "cause"), text_column("remedy", "re
 RANKS, TIMES = Column("ranks", ranks_text), number_column("times", "count")
 
 
+def paired_column(title: str, index: int) -> Column:
+    """Return a column of the seconds of a step in pairs: 0 of the way that an entry was compared with, 1 its own."""
+
+    def value(entry: Entry) -> float | None:
+        found: list[float] | None = entry.get("paired_seconds")
+        return found[index] if found else None
+
+    return Column(title, lambda entry: duration_text(value(entry)), lambda entry: value(entry) or 0.0)
+
+
 def mebibytes(entry: Entry) -> str:
     size = entry.get("memory_bytes")
     return f"{size / 2**20:,.0f} MiB" if size else "-"
@@ -76,19 +88,25 @@ TABLES = (
     Table(
         "Ways",
         "ways",
-        "What the steps were tried with, in turns, and why it was taken or left.",
+        "What the steps were tried with, and why it was taken or left. Seconds are those of blocks that took turns.",
         (
             text_column("function", "function"),
             text_column("way", "way"),
             text_column("outcome", "outcome"),
             number_column("steps", "steps"),
-            seconds_column("a step", "seconds"),
+            paired_column("a step", 1),
             text_column("verdict", "verdict"),
-            text_column("compared with", "against"),
+            text_column("beside", "against"),
+            paired_column("a step of that", 0),
             seconds_column("compiling", "compile_seconds"),
             Column("peak memory", mebibytes, lambda entry: float(entry.get("memory_bytes") or 0)),
-            text_column("results", "compared"),
         ),
+    ),
+    Table(
+        "Compared with eager",
+        "comparisons",
+        "How what each way computes was compared with eager, before a step was trained with it.",
+        (text_column("function", "function"), text_column("way", "way"), text_column("results", "compared")),
     ),
     Table(
         "Compiled again",
@@ -137,7 +155,7 @@ TABLES = (
     Table(
         "Modules",
         "modules",
-        "Compiled in place.",
+        "What was given to the compiler.",
         (text_column("module", "module"), PLACE, number_column("parameters", "parameters"), RANKS),
     ),
     Table(
@@ -151,19 +169,36 @@ TABLES = (
             text_column("framework", "framework"),
             text_column("device", "device"),
             Column("steps", lambda entry: str(entry["steps"]["count"]), lambda entry: float(entry["steps"]["count"])),
-            phase_column("eager", "eager"),
-            phase_column("compiled", "after"),
         ),
     ),
 )
+# Of ranks whose steps did not take turns: beside figures of pairs these would contradict them.
+UNPAIRED = (phase_column("eager", "eager"), phase_column("compiled", "after"))
 
 
 def render_tables(report: dict[str, Any]) -> str:
     """Render the tables that have rows."""
-    return "\n".join(render_table(shown, report[shown.part]) for shown in TABLES if report.get(shown.part))
+    parts = {**report, "comparisons": list_comparisons(report)}
+    *tables, ranks = TABLES
+    if not (report.get("choosing") or {}).get("words"):
+        ranks = ranks._replace(columns=ranks.columns + UNPAIRED)
+    return "\n".join(render_table(shown, parts[shown.part]) for shown in (*tables, ranks) if parts.get(shown.part))
 
 
-def render_table(shown: Table, entries: list[Entry]) -> str:
+def list_comparisons(report: dict[str, Any]) -> list[Entry]:
+    """Return a row for each line of each way: one line is about one graph."""
+    return [
+        {"function": entry.get("function", ""), "way": entry["way"], "compared": line}
+        for entry in report.get("ways", [])
+        for line in entry["compared"].splitlines()
+    ]
+
+
+def render_table(table: Table, entries: list[Entry]) -> str:
+    """Render a table without the columns that no row has a text for."""
+    shown = table._replace(
+        columns=tuple(column for column in table.columns if any(column.text(entry) not in EMPTY for entry in entries))
+    )
     head = "".join(
         f'<th scope="col"{NUMBER if column.value else ""}><button type="button">{column.title}</button></th>'
         for column in shown.columns
@@ -184,10 +219,11 @@ def render_row(shown: Table, entry: Entry) -> str:
 
 
 def render_cell(column: Column, entry: Entry) -> str:
-    text = escape(column.text(entry))
-    if column.value is None:
-        return f"<td>{text}</td>"
-    return f'<td{NUMBER} data-value="{escape_attribute(column.value(entry))}">{text}</td>'
+    text = column.text(entry)
+    kinds = " ".join([*(["number"] if column.value else []), *(["empty"] if text in EMPTY else [])])
+    value = f' data-value="{escape_attribute(column.value(entry))}"' if column.value else ""
+    classes = f' class="{kinds}"' if kinds else ""
+    return f"<td{classes}{value}>{escape(text)}</td>"
 
 
 # Units: letters of 19 are 10 pixels high in a window of 390.

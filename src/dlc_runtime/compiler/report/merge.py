@@ -1,11 +1,13 @@
-"""Merges ranks' files to report.json, report.html and the log's paragraph: a line and cause is one entry with ranks.
+"""Merges ranks' files to report.json and report.html: a line and cause is one entry with ranks.
 
 A rank's own file has the same lists, without `ranks`. Of the merged one:
 
+    headline                     verdict and advice: the first two sentences of the page and of the log's last lines
     ranks                        rank, host, pid, state (running or ended), backend, framework, device, cache, and
                                  steps as below with their timeline: stretches of steps, mean and longest seconds
     steps                        of each phase (eager, warm_up, after): steps, median_seconds, seconds;
-                                 first_compiled_step; speed_up and break_even_step, null if the job stayed eager
+                                 first_compiled_step; speed_up and break_even_step, null if the job stayed eager; if
+                                 the way was chosen, break_even_step is of the figures measured in turns
     compile_seconds, cache_hits, cache_misses
     modules                      compiled in place: module, file, line of its forward, parameters
     eager                        trained or called, not compiled: module, reason, remedy
@@ -17,19 +19,23 @@ A rank's own file has the same lists, without `ranks`. Of the merged one:
                                  that was at its end
     warnings, notes              sentences
     choosing                     of the first rank that chose: way and from_step (empty until it was decided), words,
-                                 kept (by a job before), spent_seconds and allowed_seconds
+                                 progress (of a choice that is open), kept (by a job before), spent_seconds and
+                                 allowed_seconds
     ways                         its candidates, in TensorFlow those of each function: function, way, steps, seconds of
-                                 a step, compile_seconds, memory_bytes, against (the way that it was compared with),
-                                 pairs, low, high, verdict, compared, outcome
+                                 a step, paired_seconds (of a step of the way that it was compared with, and of its
+                                 own, in the same pairs), compile_seconds, memory_bytes, against (that way), pairs, low,
+                                 high, verdict, compared (how its results were compared with eager's), outcome
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from statistics import median
 
 from dlc_runtime.compiler.report.candidates import EAGER
+from dlc_runtime.compiler.report.headline import find_headline, find_paid_step, was_compiled
 from dlc_runtime.compiler.report.html_page import render_page
 
 TYPE_CHECKING = False
@@ -54,7 +60,7 @@ def merge_records(records: list[dict[str, Any]]) -> dict[str, Any]:
     records = sorted(records, key=lambda record: (record.get("rank", 0), record.get("started", 0)))
     result: dict[str, Any] = {
         "version": VERSION,
-        "ranks": [{key: record.get(key) for key in ONE_RANK} for record in records],
+        "ranks": [{key: copy.copy(record.get(key)) for key in ONE_RANK} for record in records],
         "compile_seconds": max((record.get("compile_seconds", 0.0) for record in records), default=0.0),
         "cache_hits": sum(record.get("cache_hits", 0) for record in records),
         "cache_misses": sum(record.get("cache_misses", 0) for record in records),
@@ -63,14 +69,28 @@ def merge_records(records: list[dict[str, Any]]) -> dict[str, Any]:
         "notes": merge_texts("notes", records),
     }
     chosen = next((dict(record["choosing"]) for record in records if record.get("choosing")), {})
-    result["ways"] = chosen.pop("candidates", [])
+    result["ways"] = copy.deepcopy(chosen.pop("candidates", []))
     result["choosing"] = chosen
+    if chosen.get("way"):
+        result["steps"]["break_even_step"] = find_paid_step(chosen, result["ways"])
     if chosen.get("way") == EAGER:
         # Its compiled steps were trials.
-        result["steps"] |= {"speed_up": None, "break_even_step": None}
+        result["steps"]["speed_up"] = None
     for name, keys in KEYS.items():
         result[name] = merge_entries(name, keys, records)
+    if not was_compiled(result):
+        forget_speed(result)
+    result["headline"] = find_headline(result)._asdict()
     return result
+
+
+def forget_speed(report: dict[str, Any]) -> None:
+    """Leave out figures of compiled steps and speed-ups: no step was compiled."""
+    report["steps"] |= {"speed_up": None, "break_even_step": None}
+    for steps in (report["steps"], *(rank["steps"] for rank in report["ranks"])):
+        steps["after"] = {**steps["after"], "median_seconds": None}
+    for entry in report["ways"]:
+        entry.update(low=None, high=None, verdict="", paired_seconds=None)
 
 
 def merge_texts(name: str, records: list[dict[str, Any]]) -> list[str]:
@@ -138,7 +158,7 @@ def merge_folder(folder: str, with_page: bool = False) -> dict[str, Any]:
         if file_versions(folder) == before:
             break
     if with_page:
-        write_text(os.path.join(folder, PAGE), render_page(result, summary(result, MERGED)))
+        write_text(os.path.join(folder, PAGE), render_page(result))
     return result
 
 
@@ -178,119 +198,3 @@ def write_text(path: str, text: str) -> None:
     finally:
         if os.path.exists(partial):
             os.unlink(partial)
-
-
-# Fewest steps to say how fast they are.
-ENOUGH = 20
-
-
-def summary(report: dict[str, Any], path: str) -> str:
-    fast = speed_sentences(report) if was_compiled(report) or (report.get("choosing") or {}).get("words") else []
-    sentences = [compiled_sentence(report), *fast, *problem_sentences(report), f"Report: {path}"]
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-def was_compiled(report: dict[str, Any]) -> bool:
-    """Tell whether something runs compiled: of inductor's each graph is known, of XLA's in TensorFlow not."""
-    on_xla = any(rank.get("backend") == "xla" for rank in report["ranks"])
-    return bool(report["graphs"] or (report["modules"] and on_xla))
-
-
-def compiled_sentence(report: dict[str, Any]) -> str:
-    names = [entry["module"] for entry in report["modules"]]
-    steps = report["steps"]
-    if not was_compiled(report):
-        if not steps["count"]:
-            return "nothing was compiled: no optimizer step was seen."
-        tried = f": no graph was made of {', '.join(names[:5])}" if names else ""
-        return f"nothing was compiled in {many(steps['count'], 'step')}{tried}."
-    what = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    on_xla = any(rank.get("backend") == "xla" for rank in report["ranks"])
-    unnamed = "what ran on XLA devices" if on_xla else "what the script compiles itself"
-    return (
-        f"compiled {what or unnamed}: {many(len(report['graphs']), 'graph')} "
-        f"in {report['compile_seconds']:.1f} s, {many(report['cache_hits'], 'cache hit')}."
-    )
-
-
-def speed_sentences(report: dict[str, Any]) -> list[str]:
-    """Tell a speed-up only if it was measured in turns, with its interval."""
-    steps, chosen = report["steps"], report.get("choosing") or {}
-    eager, after = steps["eager"]["median_seconds"], steps["after"]["median_seconds"]
-    # On XLA devices nothing runs eager.
-    if after is not None and not steps["eager"]["steps"]:
-        return [f"A step takes {seconds(after)}."]
-    if chosen.get("words"):
-        return [f"By measuring in turns: {chosen['words']}.", *break_even_sentences(report, chosen["way"])]
-    if eager is None or after is None or steps["after"]["steps"] < ENOUGH:
-        return ["The run was too short to say how much faster it is."] if steps["warm_up"]["steps"] else []
-    return [
-        f"A step takes {seconds(after)}, the {steps['eager']['steps']} eager ones before took {seconds(eager)}; they "
-        "were not measured in turns, so what else the host did counts in."
-    ]
-
-
-def break_even_sentences(report: dict[str, Any], way: str) -> list[str]:
-    """Tell when a way paid that was faster for sure."""
-    low = next((entry["low"] for entry in report["ways"] if entry["way"] == way), None)
-    even, count = report["steps"]["break_even_step"], report["steps"]["count"]
-    if even is None or low is None or low <= 1:
-        return []
-    if even > count:
-        return [f"It would have paid from step {even} on; the job had {count}."]
-    return [f"It paid from step {even} of {count} on."]
-
-
-def problem_sentences(report: dict[str, Any]) -> list[str]:
-    sentences = []
-    if report["recompilations"]:
-        sentences.append(recompilation_sentence(report["recompilations"]))
-    if report.get("compiling"):
-        sentences.append(compiling_sentence(report["compiling"]))
-    if report["gave_up"]:
-        sentences.append(f"The compiler gave up on {many(len(report['gave_up']), 'function')}.")
-    if report["graph_breaks"]:
-        first = report["graph_breaks"][0]
-        sentences.append(
-            f"{many(len(report['graph_breaks']), 'graph break')}, first at {first['file']}:{first['line']}."
-        )
-    if report["eager"]:
-        sentences.append(
-            "Eager: " + "; ".join(f"{entry['module']} ({entry['reason']})" for entry in report["eager"][:5]) + "."
-        )
-    if report["fallbacks"]:
-        sentences.append(f"{many(len(report['fallbacks']), 'function')} did not compile.")
-    return sentences
-
-
-def compiling_sentence(entries: list[dict[str, Any]]) -> str:
-    """Tell what a rank was compiling at its end; of one that runs, or was killed, when it wrote last."""
-    for entry in entries:
-        if entry["state"] == "ended":
-            return f"It was stopped while {entry['function']} was compiled, after {entry['seconds']:.0f} s."
-    first = entries[0]
-    ranks = ", ".join(map(str, first["ranks"]))
-    return f"When rank {ranks} last wrote, {first['function']} was being compiled, for {first['seconds']:.0f} s so far."
-
-
-def recompilation_sentence(entries: list[dict[str, Any]]) -> str:
-    """Name the kind that most of them have, by the entry that has it most often."""
-    kinds: dict[str, int] = {}
-    for entry in entries:
-        kinds[entry.get("kind", "")] = kinds.get(entry.get("kind", ""), 0) + entry["count"]
-    kind = max(kinds, key=lambda name: kinds[name])
-    first = max((entry for entry in entries if entry.get("kind", "") == kind), key=lambda entry: int(entry["count"]))
-    total = sum(kinds.values())
-    place = f"{first['function']} ({first['file']}:{first['line']})"
-    if total == 1:
-        return f"1 recompilation: {place}: {first['cause']}."
-    share = f"{kinds[kind]} of them" if kinds[kind] < total else "all"
-    return f"{total} recompilations, {share} of the kind {kind!r}, such as {place}: {first['cause']}."
-
-
-def many(count: int, thing: str) -> str:
-    return f"{count} {thing}" + ("" if count == 1 else "s")
-
-
-def seconds(value: float) -> str:
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"

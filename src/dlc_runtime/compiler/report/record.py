@@ -35,6 +35,8 @@ class Record:
         self.notes: list[str] = []
         self.cache: dict[str, Any] = {}
         self.compile_seconds = 0.0
+        # Also those beyond MOST.
+        self.graphs_made = 0
         # None if the way is not chosen by measuring.
         self.choosing: Choosing | None = None
         # Of each function, if there may be several; `choosing` is that of the first.
@@ -59,6 +61,7 @@ class Record:
         return True
 
     def add_graph(self, identifier: str, where: dict[str, Any], seconds: float, operations: int) -> None:
+        self.graphs_made += 1
         if len(self.graphs) < MOST:
             self.graphs[identifier] = {
                 "id": identifier,

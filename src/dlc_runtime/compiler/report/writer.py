@@ -14,7 +14,8 @@ import time
 
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report import merge
-from dlc_runtime.compiler.report.merge import summary
+from dlc_runtime.compiler.report.stops import Stops
+from dlc_runtime.compiler.report.summary import summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Writer:
         self._written = 0.0
         self._compiled = 0
         self._failed = self._open = False
+        self._stops = Stops()
         # Threads write too: now and then, and while something is compiled.
         self._lock = threading.RLock()
 
@@ -55,6 +57,7 @@ class Writer:
         if self._open:
             return
         self._open = True
+        self._stops.listen()
         atexit.register(self._end)
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None and multiprocessing.parent_process() is not None:
@@ -93,6 +96,7 @@ class Writer:
         while True:
             time.sleep(self._settings.minutes * 60)
             self.write(with_page=True)
+            self._stops.has_come()
 
     def _end(self) -> None:
         if os.getpid() != self._process or not self._open:
@@ -109,7 +113,8 @@ class Writer:
             folder = self._settings.report
             with self._lock:
                 report = merge.merge_folder(folder)
-            log(summary(report, os.path.join(folder, merge.MERGED)))
+            if not self._stops.has_come():
+                log(summary(report, os.path.join(folder, merge.MERGED)))
 
     def _as_json(self, state: str) -> dict[str, Any]:
         facts = self._facts()

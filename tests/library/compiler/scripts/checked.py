@@ -1,4 +1,4 @@
-"""A plain loop with a way of the test's own (argv[1]) from the first compiled step on; argv[2:] says what else there is."""
+"""A plain loop with a way of the test's own (argv[1]) from the first compiled step on; argv[2:]: what else there is."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The MNIST example of PyTorch with dropout ("conv"), or one without convolutions ("linear"); then steps, and a format."""
+"""The MNIST example of PyTorch with dropout, "conv", or one without convolutions, "linear"; then steps, a format."""
 
 import sys
 

@@ -8,6 +8,7 @@ from small_training import Net, data, finish, train
 
 def stop(number, frame):
     finish([0.0], model)
+    print("saved, says the script", flush=True)
     sys.exit(3)
 
 

@@ -84,8 +84,10 @@ def test_the_log_tells_of_each_candidate_all_that_is_known_and_why() -> None:
     job = Job({"inductor": 0.7, "regional": 1.4}, compiling={"inductor": 30.1}, memory={"inductor": 19 << 29})
     job.decide()
     assert job.log[:2] == [
-        "inductor: 7 steps of 700.0 ms, 1.43 to 1.43 times as fast as eager, compiling 30.1 s, 9.5 GiB: taken",
-        "regional: 7 steps of 1400.0 ms, 0.50 to 0.50 times as fast as inductor, compiling 1.0 s: left: slower",
+        "inductor: 7 steps, 700.0 ms a step beside 1000.0 ms of eager, 1.43 to 1.43 times as fast, compiling 30.1 s, "
+        "9.5 GiB: taken",
+        "regional: 7 steps, 1400.0 ms a step beside 700.0 ms of inductor, 0.50 to 0.50 times as fast, compiling 1.0 s: "
+        "left: slower",
     ]
 
 

@@ -20,9 +20,10 @@ from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.candidates import Budget, Result
 from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.html_page import render_page
-from dlc_runtime.compiler.report.merge import merge_records, summary
+from dlc_runtime.compiler.report.merge import merge_records
 from dlc_runtime.compiler.report.record import Record, cause_of, lines_of
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
+from dlc_runtime.compiler.report.summary import summary
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import CompilerError
 
@@ -279,7 +280,7 @@ def test_the_paragraph_says_speed_up_break_even_and_what_went_wrong() -> None:
     choosing = chosen_by_measuring({"inductor": 1.0})
     text = summary(merge_records([record(0, choosing=choosing)]), "/out/report.json")
     assert "By measuring in turns: inductor from step 25 on: 2.00 to 2.00 times as fast as eager." in text
-    assert "It paid from step 16 of 40 on." in text
+    assert "and paid from step 25 of 40 on." in text
     assert "1 recompilation: Net (a.py:3): x == 1." in text
     assert text.endswith("Report: /out/report.json")
 
@@ -302,7 +303,7 @@ def test_the_paragraph_names_the_kind_that_most_recompilations_have() -> None:
 
 def test_no_speed_is_said_of_a_job_without_a_graph() -> None:
     text = summary(merge_records([record(0, graphs=[])]), "/out/report.json")
-    assert "nothing was compiled in 40 steps: no graph was made of Net." in text
+    assert text.startswith("Nothing was compiled in 40 steps: no graph was made of Net.\n")
     assert "as fast" not in text
 
 
@@ -343,15 +344,16 @@ def test_without_turns_no_speed_up_is_claimed_and_nothing_is_advised() -> None:
 def test_a_job_that_ended_before_a_way_was_chosen_says_so() -> None:
     choosing = Choosing(["inductor"], Budget(), 3)
     choosing.end_block(Result(1.0, 3.0, step=5))
-    text = summary(merge_records([record(0, choosing=choosing.as_json())]), "/out/report.json")
-    assert "By measuring in turns: no way was chosen yet; tried: inductor (being measured)." in text
+    text = summary(merge_records([record(0, choosing=choosing.as_json(), state="ended")]), "/out/report.json")
+    assert "By measuring in turns: no way was chosen yet: inductor was not measured yet." in text
     assert "paid" not in text
 
 
 def test_the_page_shows_each_way_with_its_verdict_and_outcome() -> None:
-    text = render_page(merge_records([record(0, choosing=chosen_by_measuring({"inductor": 1.0, "regional": 3.0}))]), "")
+    text = render_page(merge_records([record(0, choosing=chosen_by_measuring({"inductor": 1.0, "regional": 3.0}))]))
     assert "<td>inductor</td><td>taken</td>" in text
     assert "<td>2.00 to 2.00 times as fast</td>" in text
+    assert "<b>1 s</b><span>a step, inductor, in the same pairs</span>" in text
     assert "left: slower" in text
     assert "2.00 to 2.00\u00d7" in text
 

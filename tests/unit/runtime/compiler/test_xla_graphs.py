@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler.report.merge import merge_records, summary
+from dlc_runtime.compiler.report.merge import merge_records
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
+from dlc_runtime.compiler.report.summary import summary
 from dlc_runtime.compiler.xla_graphs import Metrics, PyTorchXlaRecord, read_metrics, unfuse
 
 WHERE = {"function": "train", "file": "/opt/ml/code/train.py", "line": 9, "step": 1}
@@ -99,8 +100,9 @@ def test_the_paragraph_of_a_job_that_ran_nothing_eager_compares_nothing() -> Non
     graphs, _, _ = run((0, SMALL), (1, SMALL))
     record = {"rank": 0, "pid": 1, "backend": "xla", "steps": steps.as_json(), **graphs.as_json()}
     text = summary(merge_records([record]), "x")
-    assert text.startswith("compiled what ran on XLA devices: 1 graph in 1.0 s")
-    assert "A step takes 1.00 s. Report: x" in text
+    assert text.startswith("All steps were compiled, none ran eager beside them: compiling took 1.0 s.\n")
+    assert "Compiled what ran on XLA devices: 1 graph in 1.0 s" in text
+    assert "A step takes 1.00 s.\nReport: x" in text
     assert EAGER not in {stretch["phase"] for stretch in steps.as_json()["timeline"]}
 
 

@@ -353,5 +353,5 @@ def test_the_report_has_the_ways_of_each_function() -> None:
         ("generator", "eager"), ("generator", WHOLE), ("generator", CLUSTERS), ("critic", "eager"), ("critic", CLUSTERS)
     ]  # fmt: skip
     rank = {"rank": 0, "pid": 1, "steps": StepTimes().as_json(), **record.as_json()}
-    page = render_page(merge_records([rank]), "")
+    page = render_page(merge_records([rank]))
     assert page.count("<td>critic</td>") == 2

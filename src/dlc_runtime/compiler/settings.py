@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     same_random: bool = False
     tf32: bool = False
     optimizer: bool = True  # fused steps
+    unchecked: bool = False
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -53,6 +54,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         same_random=read_flag(environ, "DLC_COMPILER_SAME_RANDOM"),
         tf32=read_flag(environ, "DLC_COMPILER_TF32"),
         optimizer=read_choice(environ, "DLC_COMPILER_OPTIMIZER", (AUTO, OFF)) == AUTO,
+        unchecked=read_flag(environ, "DLC_COMPILER_UNCHECKED"),
     )
 
 

@@ -20,7 +20,7 @@ from dlc_runtime.compiler.report.candidates import EAGER, Budget
 from dlc_runtime.compiler.report.choosing import Spent
 from dlc_runtime.compiler.tensorflow_xla import tf_internals
 from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
-from dlc_runtime.compiler.tensorflow_xla.turns import Turns
+from dlc_runtime.compiler.tensorflow_xla.turns import NO_ANSWER, Turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +78,22 @@ class Choices:
         # Functions of one name may be made without an end.
         self._record.choices.setdefault(trained.name, turns.choosing)
 
+    def agreement(self, trained: TrainedFunction) -> Callable[[bool], bool] | None:
+        """Return what tells whether all processes of the training allow a comparison; None for one process."""
+        if self._peers.count == 1:
+            return None
+        share = self._share(f"{trained.name}.comparison") if self._peers.can_share() else None
+
+        def agree(allowed: bool) -> bool:
+            try:
+                return share is not None and all(told.strip() == "1" for told in share(str(int(allowed))))
+            except Exception:
+                # A process has ended, or trains otherwise.
+                trained.refused = NO_ANSWER
+                return False
+
+        return agree
+
     def _share(self, name: str) -> Share | None:
         """Number functions of one name: they begin to choose in the same order in each process."""
         self._topics[name] += 1
@@ -88,7 +104,8 @@ class Choices:
         """Add a step and its seconds. `changed`: something was traced or compiled in it."""
         if trained.refused:
             turns.refuse(trained.refused)
-        turns.add(seconds, changed, time.perf_counter() - self._began, step, tf_internals.take_memory_peak)
+        elapsed = time.perf_counter() - self._began
+        turns.add(seconds, changed, elapsed, step, tf_internals.take_memory_peak, trained.aside)
         for text in turns.choosing.news:
             log(f"{trained.name}: {text}")
         turns.choosing.news.clear()

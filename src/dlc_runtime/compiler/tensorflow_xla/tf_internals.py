@@ -54,6 +54,9 @@ class Tracing:
         self.random: set[str] = set()
         # Where the script asserts something in what was traced, "" for nowhere.
         self.assertion = ""
+        # Number formats of what was traced, and the outermost graphs.
+        self.formats: set[str] = set()
+        self.graphs: list[Any] = []
         self._depth = 0
         # The graph that was made last, of the outermost function.
         self._latest: Callable[[], Any] = lambda: None
@@ -71,6 +74,9 @@ class Tracing:
             try:
                 graph = entry(*arguments, **named)
                 self.random |= keep_random_numbers(graph)
+                self.formats |= find_formats(graph)
+                if self._depth == 1:
+                    self.graphs.append(graph)
                 self.assertion = self.assertion or find_assertion(graph)
                 self._latest = weakref.ref(graph)  # the outermost one ends last
                 return graph
@@ -113,6 +119,13 @@ def keep_random_numbers(graph: Any) -> set[str]:
             if kind in DRAWN_OTHERWISE or (kind in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32):
                 found.add(WHOLE)
     return found
+
+
+def find_formats(graph: Any) -> set[str]:
+    """Return the names of the floating-point formats in a graph."""
+    operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
+    kinds = {output.dtype.base_dtype for operation in operations for output in operation.outputs}
+    return {kind.name for kind in kinds if kind.is_floating}
 
 
 def find_assertion(graph: Any) -> str:

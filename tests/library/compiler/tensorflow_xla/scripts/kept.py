@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sparse = tf.sparse.from_dense([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
     ragged = tf.ragged.constant([[1.0], [2.0, 3.0], []])
     data = tf.data.Dataset.from_tensor_slices((sparse, ragged, tf.constant([1.0, 2.0, 3.0]))).batch(2)
-    kept = keras_fit.take_batches(iter(data), 2)
+    kept = keras_batches.take_batches(iter(data), 2)
     taken = [kept.again() for _ in range(2)] if kept is not None else []
     plain = [
         [
@@ -24,6 +24,6 @@ if __name__ == "__main__":
         ]
         for batches in taken
     ]
-    one_batch = keras_fit.take_batches(iter(data), 1)
+    one_batch = keras_batches.take_batches(iter(data), 1)
     is_stated = one_batch is not None and one_batch.again().element_spec == data.element_spec
     print(json.dumps([plain, is_stated]))

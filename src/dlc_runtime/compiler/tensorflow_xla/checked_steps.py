@@ -35,9 +35,10 @@ UNSEEN = "it takes its batches itself, and their shapes can change"
 UNCHECKED = "not compared with eager: {}"
 TAKEN = "{}: {} is used although it is {} (DLC_COMPILER_UNCHECKED=1)"
 LATER = (
-    "{0}: {1}: {2}. It runs without XLA from step {3} on. The last good comparison was at step {4}: what {0} trained "
-    "since then was trained with the difference"
+    "{}: {}: {}. It runs without XLA from its step {} on. The last good comparison was at its step {}: the steps "
+    "between may have trained with the difference"
 )
+OTHER_SHAPE = "{}: {}: {}, for batches of a new shape. It runs without XLA from its step {} on; none was trained with it"
 
 
 class BothWays:
@@ -185,7 +186,7 @@ class CheckedSteps:
             raise NotComparableError(f"{type(fault).__name__}: {fault}") from fault
 
     def _judge(self, trained: TrainedFunction, checks: Checks, shapes: Shapes | None, both: BothWays) -> None:
-        step = self._session.steps.count + 1
+        step = trained.calls + 1
         try:
             words = both.judge(comparison.allowed_difference(trained.formats), checks.noise)
             if not both.shows_gradients() and not checks.last_good:
@@ -195,7 +196,7 @@ class CheckedSteps:
                 trained.ran = EAGER
                 return
         except DifferentError as fault:
-            self._refuse(trained, checks, str(fault), step)
+            self._refuse(trained, checks, shapes, str(fault), step)
         except NotComparableError as fault:
             self._takes_unchecked(trained, checks, shapes, fault)
         except Exception as fault:
@@ -228,10 +229,12 @@ class CheckedSteps:
         self._session.refuse_way(trained, f"{words}; DLC_COMPILER_UNCHECKED=1 takes it all the same")
         return False
 
-    def _refuse(self, trained: TrainedFunction, checks: Checks, reason: str, step: int) -> None:
+    def _refuse(self, trained: TrainedFunction, checks: Checks, shapes: Shapes | None, reason: str, step: int) -> None:
         trained.ran = EAGER
         self._note(trained, checks, reason)
         later = ""
-        if checks.last_good:
+        if shapes in checks.shapes:
             later = LATER.format(trained.name, trained.way, reason, step, checks.last_good)
+        elif checks.shapes:
+            later = OTHER_SHAPE.format(trained.name, trained.way, reason, step)
         self._session.refuse_way(trained, reason, later)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 
 import tensorflow as tf
 
@@ -33,11 +34,13 @@ class Given:
 class Feed:
     """Batches of one kind of iterator. `spec`: what it states of them, None of a Python iterator.
 
-    `count`: batches of a call. `call(function, iterator, whole)` calls a train function.
+    `count`: batches of a call. `call(function, iterator, whole)` calls a train function. `apart`: data sets are made in it.
     """
 
-    def __init__(self, spec: Any, count: int, call: Callable[[Any, Any, bool], Any]) -> None:
-        self.spec, self._count, self._call = spec, count, call
+    def __init__(
+        self, spec: Any, count: int, call: Callable[[Any, Any, bool], Any], apart: Callable[[], Any] = nullcontext
+    ) -> None:
+        self.spec, self._count, self._call, self._apart = spec, count, call, apart
         # Each replica has batches of its own.
         self._is_distributed = False
         self._is_fixed = spec is not None and has_fixed_shapes(spec)
@@ -75,7 +78,9 @@ class Feed:
         return self._call(lambda _: self._made[key](*batches), None, whole)
 
     def _give_iterator(self, function: Any, batches: list[Any], whole: bool) -> Any:
-        return self._call(function, iter(batches if self.spec is None else make_dataset(batches, self.spec)), whole)
+        with self._apart():
+            iterator = iter(batches if self.spec is None else make_dataset(batches, self.spec))
+        return self._call(function, iterator, whole)
 
     def _make(self, function: Any, count: int) -> Any:
         """Make a step that takes its batches as arguments: an iterator over them would take milliseconds."""

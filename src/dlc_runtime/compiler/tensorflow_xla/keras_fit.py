@@ -174,7 +174,7 @@ class TrainFunction:
         feed = self._feed
         if feed is None or feed.spec != spec:
             self.trained.expects_trace = True
-            feed = self._feed = Feed(spec, self._steps(), self._with_switch)
+            feed = self._feed = Feed(spec, self._steps(), self._with_switch, self._session.tracing.apart)
         if not feed.can_give(iterator, self._plain):
             return checked.compare(
                 self.trained, None, None, lambda: self._run_plain(iterator), lambda: self._run_compiled(whole, iterator)

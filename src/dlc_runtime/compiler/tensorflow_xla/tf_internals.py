@@ -58,6 +58,7 @@ class Tracing:
         self.formats: set[str] = set()
         self.graphs: list[Any] = []
         self._depth = 0
+        self._apart = False
         # The graph that was made last, of the outermost function.
         self._latest: Callable[[], Any] = lambda: None
 
@@ -69,6 +70,8 @@ class Tracing:
 
         @functools.wraps(entry)
         def traced(*arguments: Any, **named: Any) -> Any:
+            if self._apart:
+                return entry(*arguments, **named)
             self._depth += 1
             started = time.perf_counter()
             try:
@@ -88,6 +91,15 @@ class Tracing:
 
         setattr(module, ENTRY, traced)
         return True
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Trace what is no part of the script's steps."""
+        self._apart = True
+        try:
+            yield
+        finally:
+            self._apart = False
 
     def fingerprint(self) -> str:
         """Hash what the latest graph computes and trains, the same in each job; "" if it cannot be told."""

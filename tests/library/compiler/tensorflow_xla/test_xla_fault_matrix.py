@@ -1,0 +1,20 @@
+"""Faults times models: all that differ are refused, and none that is right."""
+
+from __future__ import annotations
+
+import pytest
+from fault_runs import GRADIENTS, LATER, OTHERS, UNSEEN_IN_16_BITS, refused, train
+from tensorflow_runs import Runner
+
+MODELS = ("mlp", "adam", "momentum", "dropout", "norm", "tied", "bf16", "loop")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_fault_in_a_model_is_refused_and_the_model_without_one_is_not(
+    tensorflow_runner: Runner, model: str
+) -> None:
+    if "keras" not in tensorflow_runner.python.has:
+        pytest.skip("keras is not installed")
+    seen = [fault for fault in (*GRADIENTS, *OTHERS, *LATER) if model != "bf16" or fault not in UNSEEN_IN_16_BITS]
+    run = train(tensorflow_runner, [f"{model}:{fault}" for fault in ("right", *seen)])
+    assert refused(run) == {f"{model}:{fault}" for fault in seen}

@@ -146,8 +146,8 @@ def shows_every_step(script: Script) -> Iterator[Hit]:
         if read is not None:
             yield Hit(
                 call,
-                f".{attribute(call.func)} shows {script.code(read)}, which line {script.line(read)} reads in each step, "
-                "and the device waits for it; read it, and change what the bar shows, every 10 steps or more",
+                f".{attribute(call.func)} shows {script.code(read)}, which line {script.line(read)} reads in each "
+                "step, and the device waits for it; read it, and change what the bar shows, every 10 steps or more",
             )
 
 

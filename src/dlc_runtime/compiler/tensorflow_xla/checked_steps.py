@@ -38,7 +38,9 @@ LATER = (
     "{}: {}: {}. It runs without XLA from its step {} on. The last good comparison was at its step {}: the steps "
     "between may have trained with the difference"
 )
-OTHER_SHAPE = "{}: {}: {}, for batches of a new shape. It runs without XLA from its step {} on; none was trained with it"
+OTHER_SHAPE = (
+    "{}: {}: {}, for batches of a new shape. It runs without XLA from its step {} on; no step before had that shape"
+)
 
 
 class BothWays:
@@ -172,7 +174,7 @@ class CheckedSteps:
             self._session.fail_way(trained, both.fault)
             return result
         self._judge(trained, checks, shapes, both)
-        checks.add(shapes, time.perf_counter() - started, 2 * both.seconds)
+        checks.add(time.perf_counter() - started, 2 * both.seconds)
         return result
 
     def _prepare(self, graphs: Any, shapes: Shapes | None, given: Any, plain: Any, other: Any) -> BothWays:

@@ -47,8 +47,8 @@ class Checks:
         self._plan()
         return allowed
 
-    def add(self, shapes: tuple[str, ...] | None, seconds: float, again: float) -> None:
-        """Add what a comparison took. The first one of a shape is a part of compiling it; `again` is what a later takes."""
+    def add(self, seconds: float, again: float) -> None:
+        """Add what a comparison took. Those before the first step are a part of compiling. `again`: a later one's."""
         if self.steps:
             self.seconds += seconds
         self._cost = again

@@ -52,12 +52,12 @@ class Difference(NamedTuple):
     largest: float
     # Of all elements in the direction of eager's: a gradient that is 1 % too long is 0.01.
     shared: float
-    count: int
+    elements: int
     off: Any
 
     def exceeds(self, allowed: float) -> bool:
         cancels = allowed <= TOLERANCES["float32"]
-        share = max(SHARED, self.count**-0.5) if cancels and self.count else 1.0
+        share = max(SHARED, self.elements**-0.5) if cancels and self.elements else 1.0
         return not (self.largest <= allowed and self.shared <= allowed * share)
 
     @property
@@ -144,6 +144,6 @@ def move(values: Any, seed: int) -> Any:
     values = np.asarray(values)
     if not is_real(values):
         return values
-    epsilon = EPSILONS[values.dtype.name] * (OFF_BY if values.dtype.itemsize > 2 else 1)  # noqa: PLR2004
+    epsilon = EPSILONS[values.dtype.name] * (OFF_BY if values.dtype.itemsize > 2 else 1)
     signs = np.random.default_rng(seed).integers(0, 2, values.shape) * 2 - 1
     return (values.astype(np.float64) * (1 + epsilon * signs)).astype(values.dtype)

@@ -34,7 +34,8 @@ class Given:
 class Feed:
     """Batches of one kind of iterator. `spec`: what it states of them, None of a Python iterator.
 
-    `count`: batches of a call. `call(function, iterator, whole)` calls a train function. `apart`: data sets are made in it.
+    `count`: batches of a call. `call(function, iterator, whole)` calls a train function. Data sets are made
+    within `apart`.
     """
 
     def __init__(

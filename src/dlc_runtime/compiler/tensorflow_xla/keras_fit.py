@@ -191,10 +191,10 @@ class TrainFunction:
         return checked.compare(self.trained, shapes, None, lambda: self._give_plain(feed, batches), other)
 
     def _give_plain(self, feed: Feed, batches: Any) -> Any:
-        return self._session.without_clusters(lambda: feed.give_plain(self._plain, batches))
+        return self._session.clustering.without(lambda: feed.give_plain(self._plain, batches))
 
     def _run_plain(self, iterator: Any) -> Any:
-        return self._session.without_clusters(lambda: self._with_switch(self._plain, iterator, False))
+        return self._session.clustering.without(lambda: self._with_switch(self._plain, iterator, False))
 
     def _run_compiled(self, whole: bool, iterator: Any) -> Any:
         """Run a step that was compared with eager, or that the job takes unchecked."""

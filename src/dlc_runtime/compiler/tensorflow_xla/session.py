@@ -25,6 +25,7 @@ from dlc_runtime.compiler.tensorflow_xla import functions, tf_internals
 from dlc_runtime.compiler.tensorflow_xla.batch_shapes import MetShapes, read_arguments, watch_batches
 from dlc_runtime.compiler.tensorflow_xla.checked_steps import CheckedSteps
 from dlc_runtime.compiler.tensorflow_xla.choices import Choices
+from dlc_runtime.compiler.tensorflow_xla.clustering import Clustering
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, Programs, XlaRecord, short_reason
 from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, COMPILED, LEFT, OWN, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
@@ -82,8 +83,7 @@ class Session:
         self._lines: dict[tuple[str, int], TrainedFunction] = {}  # of steps without a tf.function
         self._primary: TrainedFunction | None = None  # its steps are counted
         self._others = 0
-        # None: ours to set, and not set yet.
-        self._clustering: bool | None = None
+        self.clustering = Clustering()
 
     def start(self) -> None:
         if not self.tracing.listen():
@@ -95,6 +95,10 @@ class Session:
         tf_internals.wrap_sessions(self.note_session, clustering=self.settings.mode != settings_of.AUTO)
         tf_internals.wrap_gradient(self.note_gradient)
         tf_internals.wrap_call(self.call_function)
+
+    @never_raises
+    def _switch_clustering(self, wanted: bool) -> None:
+        self.clustering.switch(wanted)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -116,7 +120,8 @@ class Session:
     def run(
         self, trained: TrainedFunction, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]], given: Any
     ) -> Any:
-        self._choose_clustering(trained)
+        if trained.phase != OWN:
+            self._switch_clustering(trained.way == CLUSTERS)
         trained.ran, trained.aside = trained.way, False
         traced, started = self.tracing.seconds, time.perf_counter()
         self.tracing.random, self.current, self.batches = set(), trained, []
@@ -128,24 +133,16 @@ class Session:
                 tf_internals.wait_for_devices()
         finally:
             self.current = None
-        self._after(trained, trained.ran, time.perf_counter() - started, self.tracing.seconds - traced, signature, given)
+        self._after(
+            trained, trained.ran, time.perf_counter() - started, self.tracing.seconds - traced, signature, given
+        )
         return result
 
     def _call_checked(self, trained: TrainedFunction, call: Callable[[], Any], given: Any) -> Any:
         if trained.way == WITHOUT_XLA or not trained.training:
             return call()
         shapes = None if trained.takes_unseen else read_arguments(given)
-        return self.checked.run(trained, shapes, given, lambda: self.without_clusters(call), call)
-
-    def without_clusters(self, call: Callable[[], Any]) -> Any:
-        """Call a step without XLA for once."""
-        if not self._clustering:
-            return call()
-        tf_internals.switch_clustering(False)
-        try:
-            return call()
-        finally:
-            tf_internals.switch_clustering(True)
+        return self.checked.run(trained, shapes, given, lambda: self.clustering.without(call), call)
 
     @never_raises
     def note_gradient(self) -> None:
@@ -294,7 +291,7 @@ class Session:
         trained.refused = ""
 
     def _first_step(self, trained: TrainedFunction) -> None:
-        if trained.phase == BASELINE and self._clusters_itself():
+        if trained.phase == BASELINE and self.clustering.is_the_scripts():
             self.own(trained)
         elif trained.states_no_xla:
             self.leave(trained, STATES_NO_XLA, "remove that argument", False)
@@ -346,17 +343,6 @@ class Session:
         log(f"compiling {trained.name} with xla ({trained.way}), after {self.steps.count} steps without it")
         self.writer.write()
 
-    def _clusters_itself(self) -> bool:
-        return self._clustering is None and bool(tf.config.optimizer.get_jit())
-
-    @never_raises
-    def _choose_clustering(self, trained: TrainedFunction) -> None:
-        """Switch clustering, which holds for all that is called, around the calls of what it compiles."""
-        wanted = trained.way == CLUSTERS
-        if wanted != bool(self._clustering) and trained.phase != OWN:
-            self._clustering = wanted
-            tf_internals.switch_clustering(wanted)
-
     @never_raises
     def own(self, trained: TrainedFunction) -> None:
         trained.begin(OWN)
@@ -370,7 +356,7 @@ class Session:
             self._log_or_fail(self.record.warn(f"{trained.name} is not compiled: {reason}. Remedy: {remedy}"))
 
     def refuse_way(self, trained: TrainedFunction, reason: str, later: str = "") -> None:
-        """Run without XLA from now on: the way's results are others. `later`: the warning, if it has trained already."""
+        """Run without XLA from now on. `later`: the warning, if the way has trained already."""
         trained.refused = reason
         if trained.turns is None:
             trained.begin(LEFT)

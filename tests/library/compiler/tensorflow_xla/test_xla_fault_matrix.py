@@ -6,6 +6,8 @@ import pytest
 from fault_runs import GRADIENTS, LATER, OTHERS, UNSEEN_IN_16_BITS, refused, train
 from tensorflow_runs import Runner
 
+# A LayerNormalization behind it takes the factor out again.
+HARMLESS = {"norm": {"outputs"}}
 MODELS = ("mlp", "adam", "momentum", "dropout", "norm", "tied", "bf16", "loop")
 
 
@@ -15,6 +17,7 @@ def test_each_fault_in_a_model_is_refused_and_the_model_without_one_is_not(
 ) -> None:
     if "keras" not in tensorflow_runner.python.has:
         pytest.skip("keras is not installed")
-    seen = [fault for fault in (*GRADIENTS, *OTHERS, *LATER) if model != "bf16" or fault not in UNSEEN_IN_16_BITS]
+    unseen = HARMLESS.get(model, set()) if model != "bf16" else UNSEEN_IN_16_BITS
+    seen = [fault for fault in (*GRADIENTS, *OTHERS, *LATER) if fault not in unseen]
     run = train(tensorflow_runner, [f"{model}:{fault}" for fault in ("right", *seen)])
     assert refused(run) == {f"{model}:{fault}" for fault in seen}

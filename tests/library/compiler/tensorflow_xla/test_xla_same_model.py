@@ -40,7 +40,9 @@ def test_a_loop_with_tf_function_is_compiled_in_clusters(tensorflow_runner: Runn
     assert run.report["recompilations"] == run.report["eager"] == []
 
 
-def test_one_line_in_the_script_compiles_its_second_step_the_first_tells_what_it_trains(tensorflow_runner: Runner) -> None:
+def test_one_line_in_the_script_compiles_from_its_second_step_on(
+    tensorflow_runner: Runner,
+) -> None:
     plain = tensorflow_runner.run("fit.py", "tf.keras", compiler="")
     run = tensorflow_runner.run("fit.py", "tf.keras", "prepared", compiler="")
     assert run.losses == pytest.approx(plain.losses, rel=1e-5)

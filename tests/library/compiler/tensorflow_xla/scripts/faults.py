@@ -72,7 +72,13 @@ def layers_of(name, wrong):
     if name == "dropout":
         return [dense(48), keras.layers.Dropout(0.3), wrong, keras.layers.Dropout(0.2), keras.layers.Dense(2)]
     if name == "norm":
-        return [dense(48), keras.layers.BatchNormalization(), wrong, keras.layers.LayerNormalization(), keras.layers.Dense(2)]
+        return [
+            dense(48),
+            keras.layers.BatchNormalization(),
+            wrong,
+            keras.layers.LayerNormalization(),
+            keras.layers.Dense(2),
+        ]
     if name == "tied":
         shared = dense(48)
         return [dense(48), shared, wrong, shared, keras.layers.Dense(2)]
@@ -133,8 +139,9 @@ def loop(fault):
             if fault == "shapes":
                 hidden = hidden * tf.where(on & (tf.shape(x)[0] != 64), 1.2, 1.0)
             loss = tf.reduce_mean(tf.square(hidden @ v - y))
-        for variable, gradient in zip([w, v], tape.gradient(loss, [w, v])):
-            variable.assign_sub(0.02 * gradient)
+        of_w, of_v = tape.gradient(loss, [w, v])
+        w.assign_sub(0.02 * of_w)
+        v.assign_sub(0.02 * of_v)
         return loss
 
     if fault == "draws":

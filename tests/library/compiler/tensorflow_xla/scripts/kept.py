@@ -14,7 +14,10 @@ from dlc_runtime.compiler.tensorflow_xla.keras_batches import Feed, make_dataset
 
 
 def seen(iterator: Any) -> list[Any]:
-    return [[tf.sparse.to_dense(one).numpy().tolist(), two.to_list(), three.numpy().tolist()] for one, two, three in iterator]
+    return [
+        [tf.sparse.to_dense(one).numpy().tolist(), two.to_list(), three.numpy().tolist()]
+        for one, two, three in iterator
+    ]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import torch_xla
 from torch import nn, optim
 from tqdm import tqdm
+from user_data import batches
 
 device = torch_xla.device()
 model = nn.Linear(8, 1).to(device)

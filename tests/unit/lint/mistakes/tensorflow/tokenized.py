@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 from transformers import AutoTokenizer, TFAutoModelForSequenceClassification
+from user_data import collate, rows, texts
 
 tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
 model = TFAutoModelForSequenceClassification.from_pretrained("bert-base-uncased")

@@ -155,10 +155,9 @@ def every_step(script: Script, node: cst.CSTNode, step: Step) -> bool:
 
 
 def _behind_exit(script: Script, node: cst.CSTNode, step: Step) -> bool:
-    """Recognise `if i % 100: continue` before it, which decides as well."""
+    """Recognise `if i % 100: continue` before it, which decides as well; after `if i >= n: break` nothing goes on."""
     for one in script.inside(step.body, cst.If):
-        leaves = any(True for kind in (cst.Continue, cst.Break) for _ in script.inside(one.body, kind))
-        if leaves and script.before(one, node):
+        if any(True for _ in script.inside(one.body, cst.Continue)) and script.before(one, node):
             return True
     return False
 

@@ -68,3 +68,36 @@ def test_there_are_at_least_twenty_such_scripts_with_a_framework() -> None:
         path for path in OTHERS if re.search(r"^\s*(import|from) (torch|tensorflow|keras)", path.read_text(), re.M)
     ]
     assert len(training) >= 20
+
+
+STEP = """\
+import tensorflow as tf
+
+
+def train_step(x, y):
+    {line}
+    with tf.GradientTape() as tape:
+        loss = loss_of(y, model(x, training=True))
+    optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+    return loss
+
+
+for x, y in batches:
+    train_step(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "says_not"),
+    [
+        ("pass", "@tf.function(jit_compile=True)", "outside"),
+        ("show(x.numpy())", "and leave x.numpy() of line 5 outside of it", "depends on values"),
+        ("x = tf.sparse.retain(x, x.values > 0)", "the shape of tf.sparse.retain in line 5", "@tf.function(jit"),
+        ("x = tf.boolean_mask(x, x > 0)", "cannot have jit_compile=True as it is", "@tf.function(jit"),
+    ],
+)
+def test_the_advice_for_a_step_without_tf_function_works_for_that_step(line: str, says: str, says_not: str) -> None:
+    [finding] = lint(STEP.format(line=line))
+    assert finding.code == "DLC201"
+    assert says in finding.message
+    assert says_not not in finding.message

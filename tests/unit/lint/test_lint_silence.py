@@ -101,6 +101,22 @@ handle = model.register_forward_hook(lambda module, inputs, output: seen.append(
 model(x)
 handle.remove()
 """,
+    "a Trainer that only evaluates, on XLA": """\
+import torch_xla
+from transformers import Trainer, TrainingArguments
+
+trainer = Trainer(model=model, args=TrainingArguments("out"), eval_dataset=rows)
+print(torch_xla.__version__, trainer.evaluate())
+""",
+    "what a step does now and then, behind a continue": """\
+for step, x in enumerate(bar):
+    loss = model(x)
+    loss.backward()
+    optimizer.step()
+    if step % 50:
+        continue
+    bar.set_postfix(loss=loss.item())
+""",
     "a number of the loss for the bar": """\
 for x in bar:
     loss = model(x)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from dlc_lint.findings import Hit
-from dlc_lint.rules.pytorch.training_loop import logs_every_step, shows_every_step
+from dlc_lint.rules.pytorch.training_loop import logs_every_step, reads_for, shows_every_step
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.models import compiled_code, in_code, is_tensor, uses_xla
 from dlc_lint.script.script import attribute
@@ -53,12 +53,14 @@ def value_in_step(script: Script) -> Iterator[Hit]:
     found, code = steps(script), compiled_code(script)
     # These rules say it already.
     logged = [hit.node for say in (logs_every_step, shows_every_step) for hit in say(script)]
+    bars = [one for one in logged if isinstance(one, cst.Call)]
+    logged += [read for bar in bars for step in found for read in reads_for(script, bar, step)]
     said = None
     for call in script.all(cst.Call):
         if in_code(script, call, code) or not reads_value(script, call) or script.around(call, cst.Lambda):
             continue
         statement = script.around(call, cst.SimpleStatementLine, cst.If, cst.While)
-        if statement is said or any(one in logged for one in script.ancestors(call)):
+        if statement is said or any(one in logged for one in (call, *script.ancestors(call))):
             continue
         if any(_cuts(script, call, step) for step in found):
             said = statement

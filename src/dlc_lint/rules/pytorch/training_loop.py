@@ -132,14 +132,39 @@ def shows_every_step(script: Script) -> Iterator[Hit]:
     losses = losses_of(script)
     found = [step for step in steps(script) if step.loop is not None and not over_epochs(script, step)]
     for call in script.all(cst.Call):
-        if attribute(call.func) not in BAR_METHODS or not _shows_tensor(script, call, losses):
+        if attribute(call.func) not in BAR_METHODS:
             continue
-        if any(every_step(script, call, step) for step in found):
+        running = [step for step in found if every_step(script, call, step)]
+        if running and _shows_tensor(script, call, losses):
             yield Hit(
                 call,
                 f".{attribute(call.func)} reads a tensor in each step, and the device waits for it; change what "
                 "the bar shows every 10 steps or more",
             )
+            continue
+        read = next((one for step in running for one in reads_for(script, call, step)), None)
+        if read is not None:
+            yield Hit(
+                call,
+                f".{attribute(call.func)} shows {script.code(read)}, which line {script.line(read)} reads in each "
+                "step, and the device waits for it; read it, and change what the bar shows, every 10 steps or more",
+            )
+
+
+def reads_for(script: Script, call: cst.Call, step: Step) -> Iterator[cst.Call]:
+    """Yield `loss.item()` of `value = loss.item()` before `bar.set_postfix(loss=value)` in the same step."""
+    shown = {one.value for arg in call.args for one in script.inside(arg.value, cst.Name)}
+    shown |= {arg.value.value for arg in call.args if isinstance(arg.value, cst.Name)}
+    made: list[cst.Assign | cst.AugAssign] = [
+        *script.inside(step.body, cst.Assign), *script.inside(step.body, cst.AugAssign)
+    ]  # fmt: skip
+    for one in made:
+        targets = [part.target for part in one.targets] if isinstance(one, cst.Assign) else [one.target]
+        names = {target.value for target in targets if isinstance(target, cst.Name)}
+        if names.isdisjoint(shown) or not script.before(one, call) or not every_step(script, one, step):
+            continue
+        values = [one.value, *script.inside(one.value, cst.Call)]
+        yield from (part for part in values if isinstance(part, cst.Call) and attribute(part.func) == "item")
 
 
 def small_bucket(script: Script) -> Iterator[Hit]:

@@ -10,7 +10,7 @@ from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.loaders import parallel_loader, runs_over_parallel_loader
 from dlc_lint.script.models import uses_xla
-from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.script import attribute, literal, owner
 from dlc_lint.script.training_steps import (
     BACKWARD,
     STEP_BLOCKS,
@@ -124,7 +124,7 @@ def fused_optimizer(script: Script) -> Iterator[Hit]:
                 "XLA has no fused optimizer: the first step fails; leave fused out",
                 script.drop_argument(call, arg),
             )
-    for call in script.calls(*TRAINING_ARGUMENTS):
+    for call in () if _only_evaluates(script) else script.calls(*TRAINING_ARGUMENTS):
         given = script.argument(call, "optim")
         if given is not None and literal(given) == "adamw_torch_fused":
             yield Hit(
@@ -134,6 +134,18 @@ def fused_optimizer(script: Script) -> Iterator[Hit]:
             )
         elif given is None and not script.has_stars(call):
             yield Hit(call.func, 'the default optimizer is a fused one, which XLA has not; use optim="adamw_torch"')
+
+
+def _only_evaluates(script: Script) -> bool:
+    """Return whether the script's Trainer evaluates or predicts and never trains: it makes no optimizer then."""
+    asked = {attribute(call.func) for call in script.all(cst.Call) if _is_trainer(script, owner(call.func))}
+    return bool(asked & {"evaluate", "predict"}) and not asked & {"train", "hyperparameter_search"}
+
+
+def _is_trainer(script: Script, node: cst.CSTNode | None) -> bool:
+    value = script.value(node) if node is not None else None
+    made = isinstance(value, cst.Call) and script.code(value.func).endswith("Trainer")
+    return made or (node is not None and "trainer" in script.code(node).lower())
 
 
 def no_sync(script: Script) -> Iterator[Hit]:

@@ -28,6 +28,7 @@ VALUE_DEPENDENT = {
     "tensorflow.unique",
     "tensorflow.unique_with_counts",
     "tensorflow.ragged.boolean_mask",
+    "tensorflow.sparse.retain",
 }
 HOST_ONLY = {"tensorflow.py_function", "tensorflow.numpy_function"}
 
@@ -91,8 +92,7 @@ def seeded_random(script: Script) -> Iterator[Hit]:
 def value_dependent_shape(script: Script) -> Iterator[Hit]:
     """Find DLC225."""
     for call in _in_jit(script):
-        one_argument = script.is_one_of(call.func, {"tensorflow.where"}) and len(call.args) == 1
-        if one_argument or script.is_one_of(call.func, VALUE_DEPENDENT):
+        if is_value_dependent(script, call):
             yield Hit(
                 call,
                 f"{script.code(call.func)} gives a shape that depends on values, which XLA cannot "
@@ -104,6 +104,12 @@ def value_dependent_shape(script: Script) -> Iterator[Hit]:
                 f"{script.code(call.func)} runs Python, which XLA cannot compile; do it in the data "
                 "set's map, before the step",
             )
+
+
+def is_value_dependent(script: Script, call: cst.Call) -> bool:
+    """Return whether the result has as many elements as values say."""
+    one_argument = script.is_one_of(call.func, {"tensorflow.where"}) and len(call.args) == 1
+    return one_argument or script.is_one_of(call.func, VALUE_DEPENDENT)
 
 
 def old_name(script: Script) -> Iterator[Hit]:

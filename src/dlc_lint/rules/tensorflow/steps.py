@@ -8,6 +8,7 @@ import libcst as cst
 
 from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
+from dlc_lint.rules.tensorflow.jit import is_value_dependent
 from dlc_lint.script.datasets import is_dataset
 from dlc_lint.script.script import attribute, literal
 from dlc_lint.script.tf_functions import TF_FUNCTION, enclosing, functions_named, graph_functions, keras_compiles
@@ -39,11 +40,21 @@ def eager_step(script: Script) -> Iterator[Hit]:
         if function is not None and function.name.value in KERAS_METHODS and script.around(function, cst.ClassDef):
             continue
         if _trains(script, block, function) and _runs_in_loop(script, block, function) and not _eager_by_choice(script):
-            yield Hit(
-                tape,
-                "this training step runs operation by operation; put it in a function with "
-                "@tf.function(jit_compile=True)",
-            )
+            yield Hit(tape, f"this training step runs operation by operation; {_remedy(script, block, function)}")
+
+
+def _remedy(script: Script, block: cst.With, function: cst.FunctionDef | None) -> str:
+    """Return what works for this step: a graph has no values for Python, and XLA no shapes that depend on values."""
+    calls = list(script.inside(function.body if function is not None else block.body, cst.Call))
+    reads = next((one for one in calls if attribute(one.func) == "numpy" and not one.args), None)
+    stays_out = f", and leave {script.code(reads)} of line {script.line(reads)} outside of it" if reads else ""
+    shapes = next((one for one in calls if is_value_dependent(script, one)), None)
+    if shapes is None:
+        return f"put it in a function with @tf.function(jit_compile=True){stays_out}"
+    return (
+        f"put it in a function with @tf.function{stays_out}. It cannot have jit_compile=True as it is: the shape of "
+        f"{script.code(shapes.func)} in line {script.line(shapes)} depends on values"
+    )
 
 
 def _wanted_eager(script: Script, block: cst.CSTNode) -> bool:

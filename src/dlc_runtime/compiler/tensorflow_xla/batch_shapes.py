@@ -55,10 +55,10 @@ def shape_text(dtype: Any, sizes: Any) -> str:
     return f"{getattr(dtype, 'name', dtype)}[{','.join(map(str, sizes))}]"
 
 
-def watch_batches(current: Callable[[], TrainedFunction | None], noted: Callable[[Shapes], None]) -> None:
-    """Have `noted` called with the shapes of each batch that a function takes itself, if they can change.
+def watch_batches(current: Callable[[], TrainedFunction | None], noted: Callable[[Shapes], None] | None) -> None:
+    """Note of a function that is being traced that it takes batches whose shapes can change.
 
-    `current`: what is being traced.
+    `noted` is called with the shapes of each of these, if XLA's programs do not tell them.
     """
     iterator = getattr(sys.modules.get(ITERATORS), "OwnedIterator", None)
     original = getattr(iterator, "_next_internal", None)
@@ -69,11 +69,25 @@ def watch_batches(current: Callable[[], TrainedFunction | None], noted: Callable
     def take_next(self: Any) -> Any:
         batch = original(self)
         function = current()
-        if function is not None and not sys.modules["tensorflow"].executing_eagerly() and is_watched(function):
-            note_in_graph(batch, noted)
+        if function is not None and not sys.modules["tensorflow"].executing_eagerly() and not has_fixed_shapes(batch):
+            function.takes_unseen = True
+            if noted is not None and is_watched(function):
+                note_in_graph(batch, noted)
         return batch
 
     iterator._next_internal = take_next  # type: ignore[union-attr]
+
+
+def has_fixed_shapes(batch: Any) -> bool:
+    """Tell whether the shapes of a batch, or of its description, are known before it comes."""
+    parts = sys.modules["tensorflow"].nest.flatten(batch, expand_composites=True)
+    return all(part.shape.is_fully_defined() for part in parts if hasattr(part, "shape"))
+
+
+def read_arguments(given: Any) -> Shapes | None:
+    """Return the shapes of a call's arguments; None if one is an iterator over batches of other shapes."""
+    iterators = [part for part in sys.modules["tensorflow"].nest.flatten(given) if hasattr(part, "element_spec")]
+    return read_shapes(given) if all(has_fixed_shapes(part.element_spec) for part in iterators) else None
 
 
 def is_watched(function: TrainedFunction) -> bool:

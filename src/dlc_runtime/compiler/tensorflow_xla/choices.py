@@ -6,21 +6,17 @@ import functools
 import os
 import re
 import sys
-import threading
 import time
 from collections import Counter
-from contextlib import suppress
-
-import tensorflow as tf
 
 from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report.candidates import EAGER, Budget
 from dlc_runtime.compiler.report.choosing import Spent
-from dlc_runtime.compiler.tensorflow_xla import tf_internals
+from dlc_runtime.compiler.tensorflow_xla import peers, tf_internals
 from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
-from dlc_runtime.compiler.tensorflow_xla.turns import Turns
+from dlc_runtime.compiler.tensorflow_xla.turns import NO_ANSWER, Turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,10 +43,10 @@ class Choices:
         self._spent = Spent()
 
     @functools.cached_property
-    def _peers(self) -> tf_internals.Peers:
+    def _peers(self) -> peers.Peers:
         """Find the peers at the first step that trains: the script has said by then how it distributes."""
-        horovod = sys.modules.get(tf_internals.HOROVOD)
-        return HorovodPeers(horovod) if is_initialized(horovod) else tf_internals.find_peers(os.environ)
+        horovod = sys.modules.get(peers.HOROVOD)
+        return peers.HorovodPeers(horovod) if peers.is_initialized(horovod) else peers.find_peers(os.environ)
 
     def can_choose(self) -> bool:
         """Tell whether steps can take turns: those of several processes only if these hear of each other."""
@@ -78,6 +74,22 @@ class Choices:
         # Functions of one name may be made without an end.
         self._record.choices.setdefault(trained.name, turns.choosing)
 
+    def agreement(self, trained: TrainedFunction) -> Callable[[bool], bool] | None:
+        """Return what tells whether all processes of the training allow a comparison; None for one process."""
+        if self._peers.count == 1:
+            return None
+        share = self._share(f"{trained.name}.comparison") if self._peers.can_share() else None
+
+        def agree(allowed: bool) -> bool:
+            try:
+                return share is not None and all(told.strip() == "1" for told in share(str(int(allowed))))
+            except Exception:
+                # A process has ended, or trains otherwise.
+                trained.refused = NO_ANSWER
+                return False
+
+        return agree
+
     def _share(self, name: str) -> Share | None:
         """Number functions of one name: they begin to choose in the same order in each process."""
         self._topics[name] += 1
@@ -88,7 +100,8 @@ class Choices:
         """Add a step and its seconds. `changed`: something was traced or compiled in it."""
         if trained.refused:
             turns.refuse(trained.refused)
-        turns.add(seconds, changed, time.perf_counter() - self._began, step, tf_internals.take_memory_peak)
+        elapsed = time.perf_counter() - self._began
+        turns.add(seconds, changed, elapsed, step, tf_internals.take_memory_peak, trained.aside)
         for text in turns.choosing.news:
             log(f"{trained.name}: {text}")
         turns.choosing.news.clear()
@@ -110,53 +123,6 @@ class Choices:
         if trained.facts and turns.choosing.is_known():
             cache.write_decision(self._folder, trained.facts, way, reason)
         self._written()
-
-
-def is_initialized(horovod: Any) -> bool:
-    try:
-        return horovod is not None and bool(horovod.is_initialized())
-    except AttributeError:
-        # A build of Horovod without this.
-        return False
-
-
-class HorovodPeers(tf_internals.Peers):
-    """Horovod's ranks, by a gather of our own: it has another name than any operation of the script's."""
-
-    def __init__(self, horovod: Any) -> None:
-        super().__init__(int(horovod.rank()), int(horovod.size()))
-        self._horovod = horovod
-        self._gathers: dict[str, Any] = {}
-
-    def can_share(self) -> bool:
-        return True
-
-    def share(self, topic: str, text: str) -> list[str]:
-        """Share as Peers do. A thread that waits for a process that does not come ends with Horovod."""
-        gather = self._gathers.get(topic) or self._gathers.setdefault(topic, self._made(topic))
-        told: list[str] = []
-
-        def run() -> None:
-            # Another process may have ended.
-            with suppress(Exception):
-                told.extend(bytes(gather(tf.constant([*f"{text}\n".encode()], tf.uint8)).numpy()).decode().splitlines())
-
-        thread = threading.Thread(target=run, name="dlc-choosing", daemon=True)
-        thread.start()
-        thread.join(tf_internals.PATIENCE_SECONDS)
-        if len(told) != self.count:
-            raise TimeoutError(topic)
-        return told
-
-    def _made(self, topic: str) -> Any:
-        """Make a graph: in one Horovod knows an operation by its name, outside by its kind, as the script's."""
-
-        def gather(told: Any) -> Any:
-            with tf.device("CPU:0"):
-                return self._horovod.allgather(told, name=f"dlc_{topic}")
-
-        made = tf.function(gather, autograph=False, input_signature=[tf.TensorSpec([None], tf.uint8)])
-        return made.get_concrete_function()
 
 
 def facts_of(trained: TrainedFunction, graph: str) -> dict[str, Any]:

@@ -6,16 +6,18 @@ import inspect
 import sys
 from collections import Counter
 
+from dlc_runtime.compiler.hooks import IdentitySet
 from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
+from dlc_runtime.compiler.tensorflow_xla.checks import Checks
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, describe_difference
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, Turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, Callable
 
 BASELINE, CHOOSING, COMPILED, OWN, LEFT = "baseline", "choosing", "compiled", "the script compiles", "left alone"
 CONSTANT = "the same shapes, another value that XLA must know, such as a length"
@@ -46,6 +48,16 @@ class TrainedFunction:
         self.expects_trace = True
         self.signature: dict[str, Leaf] | None = None
         self.met: dict[str, Any] = {}  # shapes, by way
+        # Its graphs, which reach the variables that it trains, and their number formats.
+        self.graphs = IdentitySet()
+        self.formats: set[str] = set()
+        # It takes batches whose shapes can change.
+        self.takes_unseen = False
+        # How the last call ran, and whether it was none of the steps that are measured.
+        self.ran, self.aside = EAGER, False
+        # Asks the other processes of the training, None if there are none.
+        self.agree: Callable[[bool], bool] | None = None
+        self._checks: dict[str, Checks] = {}
         self._shapes: dict[str, tuple[str, ...]] = {}
 
     def begin(self, phase: str, turns: Turns | None = None) -> None:
@@ -58,11 +70,15 @@ class TrainedFunction:
             return self.turns.way
         return self.ways[0] if self.phase == COMPILED else EAGER
 
+    def checks_of(self, way: str) -> Checks:
+        return self._checks.setdefault(way, Checks(len(self.name), self.agree))
+
     def forget_programs(self) -> None:
         """Forget what was compiled: the functions are new, and compiling them is no recompilation."""
         self.compiled_calls, self.expects_trace = 0, True
         self._shapes.clear()
         self.met.clear()
+        self._checks.clear()
 
     def compiled_again(self, programs: list[Program]) -> str:
         """Describe what changed in a program compiled earlier, "" if all are new. Keep their shapes.

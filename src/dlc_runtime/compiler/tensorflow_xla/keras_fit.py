@@ -8,12 +8,12 @@ import sys
 import weakref
 from contextlib import nullcontext
 
-import tensorflow as tf
-
-from dlc_runtime.compiler.settings import StrictError
+from dlc_runtime.compiler.report.candidates import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.tensorflow_xla import functions
 from dlc_runtime.compiler.tensorflow_xla import session as sessions
+from dlc_runtime.compiler.tensorflow_xla.batch_shapes import has_fixed_shapes, read_shapes
 from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, LEFT, OWN, Leaf, TrainedFunction, describe_leaf
+from dlc_runtime.compiler.tensorflow_xla.keras_batches import Feed
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 from dlc_runtime.compiler.tensorflow_xla.whole_graph import compiled_as_a_whole
@@ -29,6 +29,8 @@ SWITCH = "_jit_compile"
 UNSTATED = "auto"
 # States what was resolved when the model was saved.
 LOADED = "compile_from_config"
+# Batches of a data set that states all shapes: there is one.
+FIXED = ("fixed",)
 COMPILE_ERRORS = ("XLA", "when trying to compile", "jit_compile")
 
 _stated: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -128,6 +130,7 @@ class TrainFunction:
         self._session, self._make, self._route = session, make, route
         self._model = weakref.ref(model)
         self._plain, self._compiled = function, None
+        self._feed: Feed | None = None
         known = _trained.get(model)
         self.trained = known if known is not None else functions.describe_model(model)
         self.trained.training = True
@@ -159,13 +162,44 @@ class TrainFunction:
         return self._session.run(self.trained, lambda: self._run(iterator), lambda: describe_iterator(iterator), given)
 
     def _run(self, iterator: Any) -> Any:
-        if not self._route.jit or self.trained.way != WHOLE:
+        way, whole = self.trained.way, self._route.jit and self.trained.way == WHOLE
+        if way == WITHOUT_XLA:
             return self._with_switch(self._plain, iterator, False)
-        if self._compiled is None:
-            return self._first(iterator)
-        return self._or_fall_back(iterator)
+        if whole and self._compiled is None:
+            self._compiled = self._make_compiled()
+        checked, spec = self._session.checked, getattr(iterator, "element_spec", None)
+        is_fixed = spec is not None and has_fixed_shapes(spec)
+        if is_fixed and not checked.is_due(self.trained, FIXED):
+            return self._run_compiled(whole, iterator)
+        feed = self._feed
+        if feed is None or feed.spec != spec:
+            self.trained.expects_trace = True
+            feed = self._feed = Feed(spec, self._steps(), self._with_switch, self._session.tracing.apart)
+        if not feed.can_give(iterator, self._plain):
+            return checked.compare(
+                self.trained, None, None, lambda: self._run_plain(iterator), lambda: self._run_compiled(whole, iterator)
+            )
+        batches = feed.take(iterator)
+        shapes = FIXED if is_fixed else read_shapes(batches)
+        self._session.batches.append(shapes)
 
-    def _or_fall_back(self, iterator: Any) -> Any:
+        def other() -> Any:
+            return feed.give(self._compiled if whole else self._plain, batches, whole)
+
+        if not is_fixed and not checked.is_due(self.trained, shapes):
+            return other()
+        return checked.compare(self.trained, shapes, None, lambda: self._give_plain(feed, batches), other)
+
+    def _give_plain(self, feed: Feed, batches: Any) -> Any:
+        return self._session.clustering.without(lambda: feed.give_plain(self._plain, batches))
+
+    def _run_plain(self, iterator: Any) -> Any:
+        return self._session.clustering.without(lambda: self._with_switch(self._plain, iterator, False))
+
+    def _run_compiled(self, whole: bool, iterator: Any) -> Any:
+        """Run a step that was compared with eager, or that the job takes unchecked."""
+        if not whole:
+            return self._with_switch(self._plain, iterator, False)
         try:
             return self._with_switch(self._compiled, iterator, True)
         except Exception as fault:
@@ -173,24 +207,6 @@ class TrainFunction:
                 raise
             self._session.fall_back(self.trained, fault, self._steps())
             return self._with_switch(self._plain, iterator, False)
-
-    def _first(self, iterator: Any) -> Any:
-        """Keep the batches until it is known that XLA takes the step: a step that fails has changed nothing."""
-        self._compiled = self._make_compiled()
-        kept = take_batches(iterator, self._steps())
-        if kept is None:
-            return self._or_fall_back(iterator)
-        try:
-            return self._with_switch(self._compiled, kept.again(), True)
-        except StrictError:
-            raise
-        except Exception as fault:
-            if not kept.enough and isinstance(fault, (StopIteration, tf.errors.OutOfRangeError)):
-                raise
-            # Raises if the script itself is at fault.
-            result = self._with_switch(self._plain, kept.again(), False)
-            self._session.fall_back(self.trained, fault, 0)
-            return result
 
     def _make_compiled(self) -> Any:
         model: Any = self._model()
@@ -228,58 +244,3 @@ class TrainFunction:
 def describe_iterator(iterator: Any) -> dict[str, Leaf]:
     """Return nothing for a generator, as of train_on_batch: what XLA compiles tells the shapes."""
     return {"iterator": describe_leaf(iterator)} if hasattr(iterator, "element_spec") else {}
-
-
-KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
-
-
-class KeptBatches:
-    """Batches that can be given again: `again` returns an iterator. `enough`: the data has not ended among them."""
-
-    def __init__(self, batches: list[Any], count: int, iterator: Any, again: Callable[[], Any]) -> None:
-        self.enough = len(batches) == count
-        self.again = again if batches else lambda: iterator
-
-
-def take_batches(iterator: Any, count: int) -> KeptBatches | None:
-    """Return None, and take nothing, if batches cannot be given again."""
-    if not isinstance(iterator, tf.data.Iterator):
-        # Distributed: each replica has batches of its own.
-        if hasattr(iterator, "element_spec"):
-            return None
-        batches = list(itertools.islice(iterator, count))
-        return KeptBatches(batches, count, iterator, lambda: iter(batches))
-    spec = iterator.element_spec
-    if not all(isinstance(part, KINDS) for part in tf.nest.flatten(spec)):
-        return None
-    batches = list(itertools.islice(iterator, count))
-    return KeptBatches(batches, count, iterator, lambda: iter(make_dataset(batches, spec)))
-
-
-def make_dataset(batches: list[Any], spec: Any) -> Any:
-    """Keep the shapes that the script's own data set states: else the step would be traced anew."""
-    parts = [tf.data.Dataset.from_tensors(batch) for batch in batches]
-    if any(part.element_spec != spec for part in parts):
-        parts = [part.map(lambda *batch: with_shapes(batch, spec)) for part in parts]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.concatenate(part)
-    return without_tuning(whole)
-
-
-def without_tuning(data: Any) -> Any:
-    """Switch tuning off: it takes a thread, for which the iterator's end waits up to a second."""
-    options = tf.data.Options()
-    tuning = getattr(options, "autotune", None)  # TensorFlow 2.6 has none
-    if tuning is not None:
-        tuning.enabled = False
-    return data.with_options(options)
-
-
-def with_shapes(batch: Any, spec: Any) -> Any:
-    # A data set of single tensors, or of dictionaries.
-    if not isinstance(spec, tuple):
-        batch = batch[0]
-    parts = zip(tf.nest.flatten(batch, expand_composites=True), tf.nest.flatten(spec, expand_composites=True))
-    flat = [tf.compat.v1.placeholder_with_default(value, part.shape) for value, part in parts]
-    return tf.nest.pack_sequence_as(spec, flat, expand_composites=True)

@@ -22,8 +22,10 @@ from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTi
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.tensorflow_xla import functions, tf_internals
-from dlc_runtime.compiler.tensorflow_xla.batch_shapes import MetShapes, watch_batches
+from dlc_runtime.compiler.tensorflow_xla.batch_shapes import MetShapes, read_arguments, watch_batches
+from dlc_runtime.compiler.tensorflow_xla.checked_steps import CheckedSteps
 from dlc_runtime.compiler.tensorflow_xla.choices import Choices
+from dlc_runtime.compiler.tensorflow_xla.clustering import Clustering
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, Programs, XlaRecord, short_reason
 from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, COMPILED, LEFT, OWN, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
@@ -75,23 +77,28 @@ class Session:
         self.writer = Writer(self.settings, self.record, self.steps, tf_internals.facts)
         folder = prepared.cache.get("folder", "")
         self.choices = Choices(self.settings, self.record, folder, self.writer.write)
+        self.checked = CheckedSteps(self)
         self.programs = Programs(prepared.programs, prepared.private)
         self._functions: weakref.WeakKeyDictionary[Any, TrainedFunction] = weakref.WeakKeyDictionary()
         self._lines: dict[tuple[str, int], TrainedFunction] = {}  # of steps without a tf.function
         self._primary: TrainedFunction | None = None  # its steps are counted
         self._others = 0
-        # None: ours to set, and not set yet.
-        self._clustering: bool | None = None
+        self.clustering = Clustering()
 
     def start(self) -> None:
         if not self.tracing.listen():
             self.record.notes.append("this TensorFlow does not tell how long tracing takes: it counts as compiling")
         if not prepared.programs:
             self.record.notes.append("what XLA compiles cannot be seen here: the report has traces and new shapes")
-            watch_batches(lambda: self.current, lambda shapes: self.batches.append(shapes))
+        noted = None if prepared.programs else (lambda shapes: self.batches.append(shapes))
+        watch_batches(lambda: self.current, noted)
         tf_internals.wrap_sessions(self.note_session, clustering=self.settings.mode != settings_of.AUTO)
         tf_internals.wrap_gradient(self.note_gradient)
         tf_internals.wrap_call(self.call_function)
+
+    @never_raises
+    def _switch_clustering(self, wanted: bool) -> None:
+        self.clustering.switch(wanted)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -105,7 +112,7 @@ class Session:
             return call(function, *arguments, **named)
         return self.run(
             trained,
-            lambda: call(function, *arguments, **named),
+            lambda: self._call_checked(trained, lambda: call(function, *arguments, **named), (arguments, named)),
             lambda: functions.read_signature(function.python_function, arguments, named),
             (arguments, named),
         )
@@ -113,11 +120,12 @@ class Session:
     def run(
         self, trained: TrainedFunction, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]], given: Any
     ) -> Any:
-        self._choose_clustering(trained)
-        way = trained.way
+        if trained.phase != OWN:
+            self._switch_clustering(trained.way == CLUSTERS)
+        trained.ran, trained.aside = trained.way, False
         traced, started = self.tracing.seconds, time.perf_counter()
         self.tracing.random, self.current, self.batches = set(), trained, []
-        self.tracing.assertion = ""
+        self.tracing.assertion, self.tracing.graphs, self.tracing.formats = "", [], trained.formats
         try:
             with tf_internals.without_our_frames():
                 result = call()
@@ -125,8 +133,16 @@ class Session:
                 tf_internals.wait_for_devices()
         finally:
             self.current = None
-        self._after(trained, way, time.perf_counter() - started, self.tracing.seconds - traced, signature, given)
+        self._after(
+            trained, trained.ran, time.perf_counter() - started, self.tracing.seconds - traced, signature, given
+        )
         return result
+
+    def _call_checked(self, trained: TrainedFunction, call: Callable[[], Any], given: Any) -> Any:
+        if trained.way == WITHOUT_XLA or not trained.training:
+            return call()
+        shapes = None if trained.takes_unseen else read_arguments(given)
+        return self.checked.run(trained, shapes, given, lambda: self.clustering.without(call), call)
 
     @never_raises
     def note_gradient(self) -> None:
@@ -181,6 +197,7 @@ class Session:
     ) -> None:
         programs = self.programs.new()
         trained.random |= self.tracing.random
+        trained.graphs.add_all(self.tracing.graphs)
         self._keep_assertion(trained)
         compiled = trained.phase == OWN or (way != WITHOUT_XLA and not trained.refused)
         cause = self._cause_of_tracing(trained, signature) if traced else None
@@ -262,6 +279,7 @@ class Session:
     def _step(self, trained: TrainedFunction, compiled: bool, seconds: float, changed: bool) -> None:
         trained.calls += 1
         if trained.calls == 1:
+            trained.agree = self.choices.agreement(trained)
             self._first_step(trained)
         if self._counts(trained):
             self._tick(trained, compiled, changed)
@@ -273,7 +291,7 @@ class Session:
         trained.refused = ""
 
     def _first_step(self, trained: TrainedFunction) -> None:
-        if trained.phase == BASELINE and self._clusters_itself():
+        if trained.phase == BASELINE and self.clustering.is_the_scripts():
             self.own(trained)
         elif trained.states_no_xla:
             self.leave(trained, STATES_NO_XLA, "remove that argument", False)
@@ -325,17 +343,6 @@ class Session:
         log(f"compiling {trained.name} with xla ({trained.way}), after {self.steps.count} steps without it")
         self.writer.write()
 
-    def _clusters_itself(self) -> bool:
-        return self._clustering is None and bool(tf.config.optimizer.get_jit())
-
-    @never_raises
-    def _choose_clustering(self, trained: TrainedFunction) -> None:
-        """Switch clustering, which holds for all that is called, around the calls of what it compiles."""
-        wanted = trained.way == CLUSTERS
-        if wanted != bool(self._clustering) and trained.phase != OWN:
-            self._clustering = wanted
-            tf_internals.switch_clustering(wanted)
-
     @never_raises
     def own(self, trained: TrainedFunction) -> None:
         trained.begin(OWN)
@@ -347,6 +354,24 @@ class Session:
         trained.begin(LEFT)
         if self.record.add_eager(trained.name, reason, remedy) and wanted:
             self._log_or_fail(self.record.warn(f"{trained.name} is not compiled: {reason}. Remedy: {remedy}"))
+
+    def refuse_way(self, trained: TrainedFunction, reason: str, later: str = "") -> None:
+        """Run without XLA from now on. `later`: the warning, if the way has trained already."""
+        trained.refused = reason
+        if trained.turns is None:
+            trained.begin(LEFT)
+            self.record.add_eager(trained.name, reason)
+            later = later or f"{trained.name} is not compiled: {reason}"
+        if later:
+            self._log_or_fail(self.record.warn(later))
+
+    def fail_way(self, trained: TrainedFunction, fault: Exception) -> None:
+        """Leave a way that XLA does not take. The step has run without it."""
+        trained.ran = WITHOUT_XLA
+        if trained.way == WHOLE:
+            self.fall_back(trained, fault, 0)
+        else:
+            self.refuse_way(trained, f"XLA does not take it: {type(fault).__name__}: {short_reason(str(fault))}")
 
     def fall_back(self, trained: TrainedFunction, fault: Exception, lost: int) -> None:
         """Compile in parts from now on: XLA does not take the function as a whole."""

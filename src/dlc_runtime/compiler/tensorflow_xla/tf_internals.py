@@ -1,4 +1,4 @@
-"""The one place that reads TensorFlow's private parts: graphs as they are made, this process's device, rank and peers.
+"""The one place that reads TensorFlow's private parts: graphs as they are made, this process's device and rank.
 
 What a version lacks reads as nothing.
 """
@@ -54,7 +54,11 @@ class Tracing:
         self.random: set[str] = set()
         # Where the script asserts something in what was traced, "" for nowhere.
         self.assertion = ""
+        # Number formats of what was traced, and the outermost graphs.
+        self.formats: set[str] = set()
+        self.graphs: list[Any] = []
         self._depth = 0
+        self._apart = False
         # The graph that was made last, of the outermost function.
         self._latest: Callable[[], Any] = lambda: None
 
@@ -66,11 +70,16 @@ class Tracing:
 
         @functools.wraps(entry)
         def traced(*arguments: Any, **named: Any) -> Any:
+            if self._apart:
+                return entry(*arguments, **named)
             self._depth += 1
             started = time.perf_counter()
             try:
                 graph = entry(*arguments, **named)
                 self.random |= keep_random_numbers(graph)
+                self.formats |= find_formats(graph)
+                if self._depth == 1:
+                    self.graphs.append(graph)
                 self.assertion = self.assertion or find_assertion(graph)
                 self._latest = weakref.ref(graph)  # the outermost one ends last
                 return graph
@@ -82,6 +91,15 @@ class Tracing:
 
         setattr(module, ENTRY, traced)
         return True
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Trace what is no part of the script's steps."""
+        self._apart = True
+        try:
+            yield
+        finally:
+            self._apart = False
 
     def fingerprint(self) -> str:
         """Hash what the latest graph computes and trains, the same in each job; "" if it cannot be told."""
@@ -113,6 +131,13 @@ def keep_random_numbers(graph: Any) -> set[str]:
             if kind in DRAWN_OTHERWISE or (kind in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32):
                 found.add(WHOLE)
     return found
+
+
+def find_formats(graph: Any) -> set[str]:
+    """Return the names of the floating-point formats in a graph."""
+    operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
+    kinds = {output.dtype.base_dtype for operation in operations for output in operation.outputs}
+    return {kind.name for kind in kinds if kind.is_floating}
 
 
 def find_assertion(graph: Any) -> str:
@@ -290,11 +315,7 @@ def make_normal(bits: Any) -> Any:
     return tf.reshape(tf.concat([tf.sin(angle), tf.cos(angle)], 1) * radius, [-1])
 
 
-# Horovod's modules for Keras import it.
-HOROVOD = "horovod.tensorflow"
 PROFILE = "dlc_runtime.profile.session"
-# Another process must reach the same step within it.
-PATIENCE_SECONDS = 60.0
 
 
 def facts() -> dict[str, Any]:
@@ -333,50 +354,6 @@ def take_memory_peak() -> int:
             tf.config.experimental.reset_memory_stats("GPU:0")
             return peak
     return 0
-
-
-class Peers:
-    """The processes that train one model together, this one among them."""
-
-    def __init__(self, rank: int = 0, count: int = 1, all_train: bool = True) -> None:
-        self.rank, self.count, self._all_train = rank, count, all_train
-        self._shared: dict[str, int] = {}  # times, by topic
-
-    def can_share(self) -> bool:
-        """Tell whether MultiWorkerMirroredStrategy has begun the service by which its processes find each other."""
-        context = sys.modules[CONTEXT].context()
-        service = getattr(context, "coordination_service", None)
-        has_store = bool(getattr(service, "service_type", "")) and hasattr(context, "get_config_key_value")
-        return has_store and self._all_train
-
-    def share(self, topic: str, text: str) -> list[str]:
-        """Tell the other processes a text; return those of all by rank.
-
-        All call it in the same order with the same topics. Raises TensorFlow's error if one does not answer within
-        PATIENCE_SECONDS.
-        """
-        store: Any = sys.modules[CONTEXT].context()
-        times = self._shared[topic] = self._shared.get(topic, 0) + 1
-        store.set_config_key_value(f"dlc/{topic}/{times}/{self.rank}", text)
-        wait = int(PATIENCE_SECONDS * 1000)
-        told = [store.get_config_key_value(f"dlc/{topic}/{times}/{rank}", wait) for rank in range(self.count)]
-        # All have read it: they have told the next one.
-        if times > 1:
-            store.delete_config_key_value(f"dlc/{topic}/{times - 1}/{self.rank}")
-        return told
-
-
-def find_peers(environ: Mapping[str, str]) -> Peers:
-    """Find peers by TF_CONFIG, or of a Horovod that the script has not begun."""
-    rank = read_rank(environ)
-    if rank is not None:
-        cluster = json.loads(environ["TF_CONFIG"])["cluster"]
-        count = sum(len(cluster.get(kind, [])) for kind in ("chief", "worker"))
-        return Peers(rank, count, all_train="ps" not in cluster)
-    if HOROVOD in sys.modules:
-        sizes = (environ.get(name, "") for name in ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"))
-        return Peers(0, max((int(size) for size in sizes if size.isdigit()), default=1), all_train=False)
-    return Peers()
 
 
 def wait_for_devices() -> None:

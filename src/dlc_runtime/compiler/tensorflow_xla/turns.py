@@ -59,8 +59,12 @@ class Turns:
         """Run the block's rest without XLA: its way cannot be used."""
         self._failed = self._failed or reason
 
-    def add(self, seconds: float, changed: bool, elapsed: float, step: int, peak: Peak = int) -> None:
+    def add(
+        self, seconds: float, changed: bool, elapsed: float, step: int, peak: Peak = int, aside: bool = False
+    ) -> None:
         """Add a step. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
+
+        `aside`: it was run in both ways, and is not measured.
 
         `peak` returns the most bytes since the last call. A step without XLA that was traced anew is left out of its
         block; a block of compiled ones counts for nothing if one was made anew: what follows has cold caches.
@@ -72,7 +76,7 @@ class Turns:
         self._took += seconds
         if changed:
             self._compiling += 0.0 if block.way == EAGER else seconds
-        elif self._ran > block.skipped:
+        elif self._ran > block.skipped and not aside:
             self._measured.append(seconds)
             self._memory = max(self._memory, memory)
         if self._ran >= block.skipped + block.steps:

@@ -63,5 +63,5 @@ for inputs, labels in bar:
     loss.backward()
     shown = loss.item()
     logs = {"loss": loss.detach().item()}
-    bar.set_description(f"loss {shown:.3f}")
+    bar.set_description(f"loss {shown:.3f}")  # mistake: DLC118
     bar.set_postfix(**logs)  # mistake: DLC118

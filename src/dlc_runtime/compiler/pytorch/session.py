@@ -14,8 +14,8 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler import cache, cache_digests
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.cache import cache_digests, cache_folder
 from dlc_runtime.compiler.hooks import IdentitySet, log, never_raises
 from dlc_runtime.compiler.pytorch import torch_facts, ways
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
@@ -383,7 +383,7 @@ def living(modules: list[weakref.ref[torch.nn.Module]]) -> list[torch.nn.Module]
 def start() -> Session:
     """Return the process's session; begin it at the first call."""
     asked = settings_of.read_settings(os.environ)
-    held = cache.use_cache(os.environ)
+    held = cache_folder.use_cache(os.environ)
     session = Session(asked)
     session.record.cache = held
     session.start()

@@ -12,6 +12,8 @@ import sys
 
 import torch
 
+from dlc_runtime.compiler.cache.code_digest import digest_code
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,9 +140,10 @@ def facts_of_choice(
     modules: Iterable[torch.nn.Module], batches: list[list[str]], tried: list[str], ranks: int, settings: Settings
 ) -> dict[str, Any]:
     """Return what a choice depends on, beside the image and the machine that the cache's folder is for."""
-    transformers = sys.modules.get("transformers")
+    transformers, held = sys.modules.get("transformers"), list(modules)
     return {
-        "modules": [f"{type(module).__qualname__} {module_digest(module)}" for module in modules],
+        "modules": [f"{type(module).__qualname__} {module_digest(module)}" for module in held],
+        "code": digest_code(code_of_modules(held)),
         "batches": batches,
         "tried": tried,
         "world": ranks,
@@ -151,6 +154,12 @@ def facts_of_choice(
         "dynamic": settings.dynamic,
         "budget": settings.budget,
     }
+
+
+def code_of_modules(modules: Iterable[torch.nn.Module]) -> list[Any]:
+    """Return the classes of modules and of their parts, and each forward that a script has set on an object."""
+    parts = [part for module in modules for part in module.modules()]
+    return [*{type(part) for part in parts}, *(vars(part)["forward"] for part in parts if "forward" in vars(part))]
 
 
 def module_digest(module: torch.nn.Module) -> str:

@@ -11,7 +11,7 @@ from statistics import median
 
 import torch
 
-from dlc_runtime.compiler import cache
+from dlc_runtime.compiler.cache import decisions
 from dlc_runtime.compiler.pytorch import torch_facts
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
@@ -136,7 +136,7 @@ class Decisions:
     def kept(self, folder: str) -> tuple[str, str]:
         """Return an earlier decision. `folder`: of the compile cache, or ""."""
         known = self._known.get(json.dumps(self.facts))
-        return known or (cache.read_decision(folder, self.facts) if folder else ("", ""))
+        return known or (decisions.read_decision(folder, self.facts) if folder else ("", ""))
 
     def keep(self, choosing: Choosing, folder: str, given_up: str = "") -> None:
         """Keep a decision. `given_up`: why a job that ends undecided is not to be tried so again."""
@@ -144,7 +144,7 @@ class Decisions:
         if (given_up or choosing.is_known()) and self._known.get(name) != found:
             self._known[name] = found
             if folder:
-                cache.write_decision(folder, self.facts, *found)
+                decisions.write_decision(folder, self.facts, *found)
 
 
 def reason_too_large(memory: int, eager: int) -> str:

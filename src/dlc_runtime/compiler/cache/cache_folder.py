@@ -12,6 +12,7 @@ import shutil
 import tempfile
 
 from dlc_runtime.compiler.cache import cache_digests
+from dlc_runtime.compiler.cache.artifact import ARTIFACT, ArtifactError, take
 from dlc_runtime.compiler.cache.machine import key_of
 from dlc_runtime.compiler.hooks import log
 
@@ -31,10 +32,12 @@ GIB = 1 << 30
 
 def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
     """Point inductor at the cache, for this process and its children; return the report's facts about it."""
-    asked = environ.get(FOLDER, "")
-    if not asked:
+    asked, reference = environ.get(FOLDER, ""), environ.get(ARTIFACT, "")
+    if not asked and not reference:
         return {}
     key = key_of(environ)
+    if not asked and not environ.get(CHOSEN):
+        asked = tempfile.mkdtemp(prefix="dlc-compiled-")
     held: dict[str, Any] = {"asked": asked, "key": key, "folder": "", "warnings": []}
     if environ.get(CHOSEN):
         held["folder"] = environ[CHOSEN]
@@ -42,6 +45,8 @@ def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
         held["folder"] = choose_folder(asked, key, size_limit(environ, held["warnings"]), held["warnings"])
         if held["folder"]:
             remove_damaged(held["folder"], held["warnings"])
+        if held["folder"] and reference:
+            take_artifact(reference, held["folder"], key, held["warnings"])
     for text in held["warnings"]:
         log(text)
     if held["folder"]:
@@ -86,6 +91,17 @@ def remove_damaged(folder: str, warnings: list[str]) -> None:
             f"the cache {folder} held {len(damaged)} files that are not as a job left them, such as {damaged[0]}: "
             f"what they hold is compiled again"
         )
+
+
+def take_artifact(reference: str, folder: str, key: str, warnings: list[str]) -> None:
+    """Add what an artefact holds; what is foreign, changed or cut is a warning, and no byte of it is used."""
+    try:
+        count = take(reference, folder, key)
+    except ArtifactError as fault:
+        warnings.append(f"the compiled code of {ARTIFACT} is not used, this job compiles anew: {fault}")
+        return
+    log(f"{count} files of compiled code are those of {reference}")
+    cache_digests.note_digests(folder)
 
 
 def check_writable(folder: str) -> None:

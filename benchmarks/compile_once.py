@@ -3,15 +3,16 @@
 usage: python benchmarks/compile_once.py [--torch-python FILE] [--model bert] [--size small|deep|tiny]
                                          [--ranks 1,2,4,8] [--rounds 2] [--json FILE]
 
-Each training is a job of its own with an empty temporary folder: five eager steps, then compiled as a whole. The trainings
-of a round run one after the other, and rounds repeat them, so that what else the host does meets all alike; medians. CPU
-seconds are those of all ranks and their children in all steps, beyond as many eager steps. Goals: 8 ranks at most
-1.3 times the CPU seconds of one; the first job on a fresh host at most 0.12 of the seconds without the artefact.
+Each training is a job of its own with an empty temporary folder: five eager steps, then compiled as a whole. The
+trainings of a round run one after the other, and rounds repeat them, so that what else the host does meets all alike;
+medians. CPU seconds are those of all ranks and their children in all steps, beyond as many eager steps. Goals: 8 ranks
+at most 1.3 times the CPU seconds of one; the first job on a fresh host at most 0.12 of the seconds without the file.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
@@ -24,7 +25,6 @@ from typing import NamedTuple
 from compiling.runs import SCRIPTS, Pythons, clean, pythons, run
 
 STEPS, EAGER = 12, 5
-MANY, FRESH = "torchrun", "one process"
 MOST_TIMES, MOST_SHARE = 1.3, 0.12
 COLD, AGAIN, GIVEN = "an empty cache", "the cache of the job before", "a fresh host, given the artefact"
 
@@ -106,7 +106,7 @@ def spent_in(ranks: list[dict[str, list[float]]]) -> Spent:
 
 def beyond_eager(times: list[float]) -> float:
     """Return the seconds of the steps after the eager ones, without those of as many eager steps."""
-    steps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(times)]
     # The last eager step imports the compiler: that is part of its cost.
     eager = statistics.median(steps[1 : EAGER - 1])
     return sum(steps[EAGER - 1 :]) - eager * len(steps[EAGER - 1 :])

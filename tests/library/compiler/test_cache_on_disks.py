@@ -16,7 +16,10 @@ from dlc_runtime.compiler.cache import cache_digests, cache_folder, machine
 from harness.compile_cache import KEY, fill
 
 SOURCES = str(Path(cache_folder.__file__).parents[3])
-USE = "import os, json; from dlc_runtime.compiler.cache import cache_folder as c; print(json.dumps(c.use_cache(os.environ)))"
+USE = (
+    "import os, json; from dlc_runtime.compiler.cache import cache_folder; "
+    "print(json.dumps(cache_folder.use_cache(os.environ)))"
+)
 
 
 @pytest.fixture

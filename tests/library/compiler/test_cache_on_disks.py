@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.compiler import cache, cache_digests
+from dlc_runtime.compiler.cache import cache_digests, cache_folder, machine
 from harness.compile_cache import KEY, fill
 
-SOURCES = str(Path(cache.__file__).parents[2])
-USE = "import os, json; from dlc_runtime.compiler import cache; print(json.dumps(cache.use_cache(os.environ)))"
+SOURCES = str(Path(cache_folder.__file__).parents[3])
+USE = (
+    "import os, json; from dlc_runtime.compiler.cache import cache_folder; "
+    "print(json.dumps(cache_folder.use_cache(os.environ)))"
+)
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def mounted(options: str, path: Path, then: list[str]) -> str:
 
 
 def test_a_read_only_cache_is_copied_and_is_a_warning(folder: Path) -> None:
-    key = cache.key_of(KEY)
+    key = machine.key_of(KEY)
     fill(folder, f"{key}/ab/code.so", 10, 1.0)
     cache_digests.note_digests(str(folder / key))
     see = f"{USE}; print(open(os.environ['TORCHINDUCTOR_CACHE_DIR'] + '/ab/code.so').read())"
@@ -62,7 +65,7 @@ def test_what_another_job_uses_is_not_deleted(folder: Path) -> None:
     used = fill(folder, "used/file", 600, 1.0)
     free = fill(folder, "free/file", 600, 2.0)
     take = f"hold_lock({str(folder / 'used')!r}); print(1, flush=True); input()"
-    hold = f"from dlc_runtime.compiler.cache import hold_lock; {take}"
+    hold = f"from dlc_runtime.compiler.cache.cache_folder import hold_lock; {take}"
     with subprocess.Popen(
         [sys.executable, "-c", hold],
         stdin=subprocess.PIPE,
@@ -72,8 +75,8 @@ def test_what_another_job_uses_is_not_deleted(folder: Path) -> None:
     ) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "1\n"
-        cache.prune(str(folder), 0)
+        cache_folder.prune(str(folder), 0)
         assert [used.exists(), free.exists()] == [True, False]
         job.communicate("\n")
-    cache.prune(str(folder), 0)
+    cache_folder.prune(str(folder), 0)
     assert not used.exists()

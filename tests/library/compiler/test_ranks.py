@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from torch_runs import Runner, functions
 
@@ -76,3 +79,22 @@ def test_the_trainer_of_transformers_is_compiled(runner: Runner) -> None:
     report = runner.both("trainer.py").report
     assert "BertForSequenceClassification" in functions(report, "graphs")
     assert report["fallbacks"] == report["eager"] == []
+
+
+def test_one_rank_compiles_and_the_others_load_what_it_has_compiled(runner: Runner, tmp_path: Path) -> None:
+    environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    cold = runner.run(*TORCHRUN, "ddp.py", "plain", environ=environ)
+    ranks = [json.loads(path.read_text()) for path in (cold.folder / "report").glob("rank-*.json")]
+    assert len(ranks) == 2
+    compiled = [rank for rank in ranks if rank["cache_misses"]]
+    assert len(compiled) == 1
+    assert all(rank["cache_hits"] > 0 for rank in ranks if rank not in compiled)
+    assert cold.results[0]["weights"] == cold.results[1]["weights"]
+    assert not list((tmp_path / "cache").rglob(".turn-*"))
+
+
+def test_ranks_wait_only_for_a_rank_that_compiles_the_same(runner: Runner) -> None:
+    keys = runner.run("graph_keys.py").results[0]["keys"]
+    assert keys["again"] == keys["first"]
+    others = [key for name, key in keys.items() if name not in ("first", "again")]
+    assert len({keys["first"], *others}) == len(others) + 1

@@ -62,18 +62,16 @@ LAUNCH = {
     "main": ("signals", "base", "discovery", "job", "plan", "supervision", "preflight", "multi_host", "train"),
 }
 COMPILER = ("compiler.source_locations", "compiler.settings", "compiler.hooks")
-CACHE = ("compiler.cache_digests", "compiler.cache")
 RUNTIME = {
     "compiler.source_locations": (),
     "compiler.settings": (),
     "compiler.hooks": ("compiler.settings",),
-    "compiler.cache_digests": COMPILER,
-    "compiler.cache": (*COMPILER, "compiler.cache_digests"),
+    "compiler.cache": COMPILER,
     "compiler.report": COMPILER,
-    "compiler.pytorch": (*COMPILER, *CACHE, "compiler.report"),
+    "compiler.pytorch": (*COMPILER, "compiler.cache", "compiler.report"),
     "compiler.xla_graphs": ("compiler.report",),
     "compiler.pytorch_xla": (*COMPILER, "compiler.report", "compiler.xla_graphs"),
-    "compiler.tensorflow_xla": (*COMPILER, *CACHE, "compiler.report"),
+    "compiler.tensorflow_xla": (*COMPILER, "compiler.cache", "compiler.report"),
     "compiler.import_hook": (*COMPILER, "compiler.pytorch", "compiler.pytorch_xla", "compiler.tensorflow_xla"),
     "host": (),
     "profile": ("host",),
@@ -120,7 +118,7 @@ SPEAKERS = {
     "dlc_runtime": ("dataservice.wire", "dataservice.server", "dataservice.client"),
 }
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
-FRAMEWORKLESS = (*COMPILER, *CACHE, "compiler.report", "compiler.xla_graphs", "compiler.import_hook")
+FRAMEWORKLESS = (*COMPILER, "compiler.cache", "compiler.report", "compiler.xla_graphs", "compiler.import_hook")
 FRAMEWORKS = ("torch", "torch_xla", "tensorflow", "keras")
 ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 

@@ -16,6 +16,7 @@ import weakref
 import torch
 
 from dlc_runtime.compiler.hooks import log
+from dlc_runtime.compiler.pytorch.compile_once import compile_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ class UnmaskedBackend:
         patch_ddp()
 
     def __call__(self, graph: GraphModule, inputs: list[Any], mode: Any = None, options: Any = None) -> Any:
-        return without_masks(graph, inputs, functools.partial(self._compiler(mode, options), graph, inputs))
+        compile_graph = functools.partial(self._compiler(mode, options), graph, inputs)
+        once = functools.partial(compile_once, graph, inputs, (self._backend, mode, options), compile_graph)
+        return without_masks(graph, inputs, once)
 
     def _compiler(self, mode: Any, options: Any) -> Any:
         if self._backend == "inductor":

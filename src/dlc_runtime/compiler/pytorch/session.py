@@ -14,8 +14,8 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler import cache, cache_digests
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.cache import cache_digests, cache_folder
 from dlc_runtime.compiler.hooks import IdentitySet, living, log, never_raises
 from dlc_runtime.compiler.pytorch import torch_facts, ways
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
@@ -39,7 +39,7 @@ from dlc_runtime.compiler.pytorch.newcomers import Newcomers
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.sampling import Sampling
 from dlc_runtime.compiler.pytorch.step_clock import StepClock
-from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, count_ranks
+from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns
 from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
@@ -265,7 +265,7 @@ class Session:
     def _new_turns(self, chosen: list[torch.nn.Module]) -> Turns:
         tried = ways.ways_to_try(self.settings, chosen)
         self._decisions.facts = torch_facts.facts_of_choice(
-            chosen, self.selection.batches, tried, count_ranks(), self.settings
+            chosen, self.selection.batches, tried, torch_facts.count_ranks(), self.settings
         )
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)
@@ -302,7 +302,7 @@ class Session:
     def _compile_in_place(self, modules: list[torch.nn.Module], wrappers: list[torch.nn.Module]) -> None:
         self._configure(wrappers)
         if self.settings.backend == settings_of.INDUCTOR:
-            torch_facts.skip_needless_headers()
+            torch_facts.skip_needless_work()
         names = []
         for module in modules:
             names.append(self.record.add_module(module, Selection.callers.get(module, ("", 0))))
@@ -383,7 +383,7 @@ class Session:
 def start() -> Session:
     """Return the process's session; begin it at the first call."""
     asked = settings_of.read_settings(os.environ)
-    held = cache.use_cache(os.environ)
+    held = cache_folder.use_cache(os.environ)
     session = Session(asked)
     session.record.cache = held
     session.start()

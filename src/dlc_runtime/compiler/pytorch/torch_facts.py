@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -11,6 +12,8 @@ import shutil
 import sys
 
 import torch
+
+from dlc_runtime.compiler.cache.code_digest import digest_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,9 +141,10 @@ def facts_of_choice(
     modules: Iterable[torch.nn.Module], batches: list[list[str]], tried: list[str], ranks: int, settings: Settings
 ) -> dict[str, Any]:
     """Return what a choice depends on, beside the image and the machine that the cache's folder is for."""
-    transformers = sys.modules.get("transformers")
+    transformers, held = sys.modules.get("transformers"), list(modules)
     return {
-        "modules": [f"{type(module).__qualname__} {module_digest(module)}" for module in modules],
+        "modules": [f"{type(module).__qualname__} {module_digest(module)}" for module in held],
+        "code": digest_code(code_of_modules(held)),
         "batches": batches,
         "tried": tried,
         "world": ranks,
@@ -151,6 +155,12 @@ def facts_of_choice(
         "dynamic": settings.dynamic,
         "budget": settings.budget,
     }
+
+
+def code_of_modules(modules: Iterable[torch.nn.Module]) -> list[Any]:
+    """Return the classes of modules and of their parts, and each forward that a script has set on an object."""
+    parts = [part for module in modules for part in module.modules()]
+    return [*{type(part) for part in parts}, *(vars(part)["forward"] for part in parts if "forward" in vars(part))]
 
 
 def module_digest(module: torch.nn.Module) -> str:
@@ -209,6 +219,32 @@ def find_missing_compiler(modules: list[torch.nn.Module]) -> str:
     return "" if shutil.which(name) else f"there is no C++ compiler here ({name})"
 
 
+def process_group() -> tuple[Any, int, int] | None:
+    """Return our part of the job's store, this rank, and the number of ranks; None if the process is alone."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return None
+    store = distributed.distributed_c10d._get_default_store()
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return (
+        distributed.PrefixStore(f"dlc-compiler/{attempt}", store),
+        distributed.get_rank(),
+        distributed.get_world_size(),
+    )
+
+
+def count_ranks() -> int:
+    """Return how many processes train together."""
+    group, horovod = process_group(), horovod_of_ranks()
+    return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1
+
+
+def skip_needless_work() -> None:
+    """Stop inductor from doing again, in each process, what its cache can tell."""
+    skip_needless_headers()
+    remember_vector_instructions()
+
+
 def skip_needless_headers() -> None:
     """Stop inductor from precompiling headers for code that its cache holds compiled.
 
@@ -229,3 +265,31 @@ def skip_needless_headers() -> None:
         return original(*arguments, **named)
 
     codecache._precompile_header = precompiled_header
+
+
+# Beside a library that was built to try a set of vector instructions: it could be loaded on this kind of processor.
+LOADED = ".loaded"
+
+
+def remember_vector_instructions() -> None:
+    """Stop inductor from starting ten processes that load its trial libraries.
+
+    The cache is of one kind of processor, and what could be loaded once can be loaded again.
+    """
+    from torch._inductor.cpu_vec_isa import VecISA
+
+    original = getattr(VecISA, "_probe_load", None)
+    if original is None or original.__module__ == __name__:
+        return
+
+    @functools.wraps(original, assigned=())
+    def load_once(self: Any, path: str) -> bool:
+        if os.path.exists(path + LOADED):
+            return True
+        loads = bool(original(self, path))
+        if loads:
+            with contextlib.suppress(OSError), open(path + LOADED, "w", encoding="utf-8"):
+                pass
+        return loads
+
+    VecISA._probe_load = load_once

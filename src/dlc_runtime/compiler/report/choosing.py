@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 
 from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Block, Budget, Candidate, Result
-from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, SLOWER, TOO_FEW, Pair, judge
+from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, SLOWER, Pair, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,9 +92,12 @@ class Choosing:
         }
 
     def is_known(self) -> bool:
-        """Tell whether another job can skip measuring: a way was taken, or each was left for what it showed."""
+        """Tell whether another job can skip measuring: a way was taken, or each was left for sure.
+
+        A busy host leaves measurements undecided: the next job measures again.
+        """
         others = [candidate for candidate in self.candidates.values() if candidate.way != EAGER]
-        left = all(other.refused or (other.verdict and other.verdict.kind != TOO_FEW) for other in others)
+        left = all(other.refused or (other.verdict and other.verdict.is_sure) for other in others)
         return self.decided_at > 0 and (self.way != EAGER or left)
 
     def words(self) -> str:

@@ -9,8 +9,8 @@ import sys
 import time
 from collections import Counter
 
-from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.cache import decisions
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report.candidates import EAGER, Budget
 from dlc_runtime.compiler.report.choosing import Spent
@@ -65,7 +65,7 @@ class Choices:
         # Others may have kept another decision.
         if self._folder and self._peers.count == 1:
             trained.facts = facts_of(trained, fingerprint())
-        kept = cache.read_decision(self._folder, trained.facts) if trained.facts else ("", "")
+        kept = decisions.read_decision(self._folder, trained.facts) if trained.facts else ("", "")
         budget = Budget(*self._settings.budget)
         share = self._share(trained.name)
         turns = Turns(trained.ways, budget, self._settings.eager_steps, kept, share, self._spent)
@@ -121,7 +121,7 @@ class Choices:
         if self._record.choosing is not turns.choosing:
             self._record.notes.append(f"{trained.name}: {turns.choosing.words()}")
         if trained.facts and turns.choosing.is_known():
-            cache.write_decision(self._folder, trained.facts, way, reason)
+            decisions.write_decision(self._folder, trained.facts, way, reason)
         self._written()
 
 

@@ -9,8 +9,8 @@ import shutil
 import tempfile
 from typing import NamedTuple
 
-from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.cache import cache_folder, machine
 from dlc_runtime.compiler.hooks import log
 
 TYPE_CHECKING = False
@@ -42,14 +42,14 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
     """Prepare the environment. `package`: TensorFlow's folder."""
     version = read_version(package)
     settings = settings_of.read_settings(environ)
-    prepared.cache = cache.use_cache(environ)
+    prepared.cache = cache_folder.use_cache(environ)
     kept = prepared.cache.get("folder", "")
     if kept:
         kept = os.path.join(kept, f"tensorflow-{'.'.join(map(str, version))}")
         os.makedirs(kept, exist_ok=True)
     if prepared.cache and version < FIRST_WITH_CACHE:
         name = ".".join(map(str, version))
-        text = f"TensorFlow {name} cannot keep what it has compiled: {cache.FOLDER} has no effect"
+        text = f"TensorFlow {name} cannot keep what it has compiled: {cache_folder.FOLDER} has no effect"
         prepared.cache["warnings"].append(text)
         log(text)
     rank = environ.get("RANK") or environ.get("OMPI_COMM_WORLD_RANK") or str(os.getpid())
@@ -60,7 +60,7 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         prepared.cache["warnings"].append(FULL.format(kept))
         log(FULL.format(kept))
         kept = ""
-    on_cpu = cache.gpu_model() == "cpu"
+    on_cpu = machine.gpu_model() == "cpu"
     # On a GPU only if the job asks for a cache.
     own = make_own_folder(version) if on_cpu and not kept else ""
     found = compose_flags(dict(environ), version, on_cpu, kept or own, prepared.dumps)

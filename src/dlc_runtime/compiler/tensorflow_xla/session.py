@@ -13,8 +13,8 @@ import weakref
 
 import tensorflow as tf
 
-from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.cache import cache_folder
 from dlc_runtime.compiler.hooks import log, never_raises
 from dlc_runtime.compiler.report.candidates import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
@@ -318,7 +318,7 @@ class Session:
 
     def _bound_dumps(self) -> None:
         if prepared.dumps and os.path.isdir(prepared.dumps):
-            cache.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
+            cache_folder.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
 
     def _step_without_function(self) -> None:
         self._after_a_fork()

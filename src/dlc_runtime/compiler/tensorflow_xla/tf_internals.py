@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import tensorflow as tf
 
-from dlc_runtime.compiler import cache
+from dlc_runtime.compiler.cache.machine import digest
 from dlc_runtime.compiler.source_locations import is_user_code
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 
@@ -112,7 +112,7 @@ class Tracing:
         except Exception:
             # None, or larger than a protocol buffer may be.
             return ""
-        return cache.digest(f"{sorted(kinds.items())} {variables}")
+        return digest(f"{sorted(kinds.items())} {variables}")
 
 
 def keep_random_numbers(graph: Any) -> set[str]:

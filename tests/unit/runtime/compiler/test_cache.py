@@ -7,31 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.compiler import cache, cache_digests
+from dlc_runtime.compiler.cache import cache_digests, cache_folder, decisions, machine
 from harness.compile_cache import KEY, fill
 
 
 def test_each_image_and_machine_has_a_subfolder(tmp_path: Path) -> None:
-    one = cache.choose_folder(str(tmp_path), cache.key_of(KEY), 1, [])
-    other = cache.choose_folder(str(tmp_path), cache.key_of({"DLC_CONTENT_KEY": "fedcba9876543210"}), 1, [])
+    one = cache_folder.choose_folder(str(tmp_path), machine.key_of(KEY), 1, [])
+    other = cache_folder.choose_folder(str(tmp_path), machine.key_of({"DLC_CONTENT_KEY": "fedcba9876543210"}), 1, [])
     assert one != other
     assert Path(one).name.startswith("0123456789ab-")
-    assert cache.digest(cache.cpu_features()) in one
+    assert machine.digest(machine.cpu_features()) in one
 
 
 def test_a_cache_of_other_machines_only_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "another").mkdir()
     warnings: list[str] = []
-    assert cache.choose_folder(str(tmp_path), "mine", 1, warnings) == str(tmp_path / "mine")
+    assert cache_folder.choose_folder(str(tmp_path), "mine", 1, warnings) == str(tmp_path / "mine")
     assert "holds code of 1 other images or machines and none for this one (mine)" in warnings[0]
-    assert cache.choose_folder(str(tmp_path), "mine", 1, later := []) == str(tmp_path / "mine")
+    assert cache_folder.choose_folder(str(tmp_path), "mine", 1, later := []) == str(tmp_path / "mine")
     assert later == []
 
 
 def test_a_file_where_the_cache_should_be_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     warnings: list[str] = []
-    chosen = Path(cache.choose_folder(str(tmp_path / "file"), "mine", 1, warnings))
+    chosen = Path(cache_folder.choose_folder(str(tmp_path / "file"), "mine", 1, warnings))
     assert chosen.is_dir()
     assert "the cache cannot be written" in warnings[0]
     chosen.rmdir()
@@ -41,37 +41,37 @@ def test_the_longest_unused_files_go_first(tmp_path: Path) -> None:
     old = fill(tmp_path, "a/old", 600, 1.0)
     middle = fill(tmp_path, "b/middle", 600, 2.0)
     new = fill(tmp_path, "a/new", 600, 3.0)
-    assert cache.prune(str(tmp_path), 1300) == 600
+    assert cache_folder.prune(str(tmp_path), 1300) == 600
     assert [path.exists() for path in (old, middle, new)] == [False, True, True]
 
 
 def test_children_use_their_parents_folder(tmp_path: Path) -> None:
     environ = {"DLC_COMPILE_CACHE": str(tmp_path), **KEY}
-    parent = cache.use_cache(environ)
-    child = cache.use_cache(environ)
+    parent = cache_folder.use_cache(environ)
+    child = cache_folder.use_cache(environ)
     assert parent["folder"] == child["folder"] == environ["TORCHINDUCTOR_CACHE_DIR"]
 
 
 def test_a_wrong_size_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = cache.use_cache({"DLC_COMPILE_CACHE": str(tmp_path), "DLC_COMPILE_CACHE_GB": "big", **KEY})
+    found = cache_folder.use_cache({"DLC_COMPILE_CACHE": str(tmp_path), "DLC_COMPILE_CACHE_GB": "big", **KEY})
     assert found["warnings"] == ["DLC_COMPILE_CACHE_GB=big: expected a number above 0; 10 is used"]
     assert "DLC_COMPILE_CACHE_GB=big" in capsys.readouterr().err
 
 
 def test_a_decision_is_found_by_the_next_job_with_the_same_facts_and_by_no_other(tmp_path: Path) -> None:
     facts = {"modules": ["Net 12ab"], "batches": [["(4, 8) torch.float32"]], "budget": (60.0, 0.05)}
-    assert cache.read_decision(str(tmp_path), facts) == ("", "")
-    cache.write_decision(str(tmp_path), facts, "eager", "no other way was faster for sure")
-    assert cache.read_decision(str(tmp_path), facts) == ("eager", "no other way was faster for sure")
-    assert cache.read_decision(str(tmp_path), {**facts, "world": 2}) == ("", "")
-    Path(cache.decision_path(str(tmp_path), facts)).write_text('{"way": "ind')
-    assert cache.read_decision(str(tmp_path), facts) == ("", "")
+    assert decisions.read_decision(str(tmp_path), facts) == ("", "")
+    decisions.write_decision(str(tmp_path), facts, "eager", "no other way was faster for sure")
+    assert decisions.read_decision(str(tmp_path), facts) == ("eager", "no other way was faster for sure")
+    assert decisions.read_decision(str(tmp_path), {**facts, "world": 2}) == ("", "")
+    Path(decisions.decision_path(str(tmp_path), facts)).write_text('{"way": "ind')
+    assert decisions.read_decision(str(tmp_path), facts) == ("", "")
 
 
 def test_a_decision_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    cache.write_decision(str(tmp_path / "file"), {}, "eager", "")
-    assert cache.read_decision(str(tmp_path / "file"), {}) == ("", "")
+    decisions.write_decision(str(tmp_path / "file"), {}, "eager", "")
+    assert decisions.read_decision(str(tmp_path / "file"), {}) == ("", "")
 
 
 def noted(folder: Path) -> list[Path]:
@@ -92,7 +92,7 @@ def test_a_damaged_file_goes_with_what_lies_beside_it(tmp_path: Path, content: b
     files = noted(tmp_path)
     files[0].write_bytes(content)
     warnings: list[str] = []
-    cache.remove_damaged(str(tmp_path), warnings)
+    cache_folder.remove_damaged(str(tmp_path), warnings)
     assert [file.exists() for file in files] == [False, False, True]
     assert len(warnings) == 1
     assert warnings[0].startswith(

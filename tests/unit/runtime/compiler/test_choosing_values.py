@@ -382,3 +382,11 @@ def test_ranks_are_as_slow_as_the_slowest_and_fail_together() -> None:
     found = slowest([Result(1.0, 5.0, 0.0, "", 9.0, 7, 10, 3), Result(2.0, 4.0, 3.0, "no memory", 8.0, 7, 20, 4)])
     assert found == Result(2.0, 5.0, 3.0, "no memory", 9.0, 7, 20, 3)
     assert slowest([Result(None, 1.0), Result(1.0, 1.0)]).seconds is None
+
+
+@pytest.mark.parametrize(("speed", "noise", "known"), [(1.3, 0.01, True), (0.5, 0.01, True), (1.0, 0.3, False)])
+def test_only_what_was_shown_for_sure_is_kept_for_the_next_job(speed: float, noise: float, known: bool) -> None:
+    """A busy host measures 0.66 to 1.58: that says nothing of the next job."""
+    job = Job({"inductor": speed}, noise=noise)
+    job.decide()
+    assert job.choosing.is_known() == known

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import atexit
 import fcntl
-import hashlib
-import json
 import os
-import platform
 import shutil
-import sys
 import tempfile
 
-from dlc_runtime.compiler import cache_digests
+from dlc_runtime.compiler.cache import cache_digests
+from dlc_runtime.compiler.cache.artifact import ARTIFACT, ArtifactError, take
+from dlc_runtime.compiler.cache.machine import key_of
 from dlc_runtime.compiler.hooks import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import MutableMapping
     from typing import Any
 
 FOLDER, GIGABYTES = "DLC_COMPILE_CACHE", "DLC_COMPILE_CACHE_GB"
@@ -34,10 +32,12 @@ GIB = 1 << 30
 
 def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
     """Point inductor at the cache, for this process and its children; return the report's facts about it."""
-    asked = environ.get(FOLDER, "")
-    if not asked:
+    asked, reference = environ.get(FOLDER, ""), environ.get(ARTIFACT, "")
+    if not asked and not reference:
         return {}
     key = key_of(environ)
+    if not asked and not environ.get(CHOSEN):
+        asked = tempfile.mkdtemp(prefix="dlc-compiled-")
     held: dict[str, Any] = {"asked": asked, "key": key, "folder": "", "warnings": []}
     if environ.get(CHOSEN):
         held["folder"] = environ[CHOSEN]
@@ -45,6 +45,8 @@ def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
         held["folder"] = choose_folder(asked, key, size_limit(environ, held["warnings"]), held["warnings"])
         if held["folder"]:
             remove_damaged(held["folder"], held["warnings"])
+        if held["folder"] and reference:
+            take_artifact(reference, held["folder"], key, held["warnings"])
     for text in held["warnings"]:
         log(text)
     if held["folder"]:
@@ -89,6 +91,17 @@ def remove_damaged(folder: str, warnings: list[str]) -> None:
             f"the cache {folder} held {len(damaged)} files that are not as a job left them, such as {damaged[0]}: "
             f"what they hold is compiled again"
         )
+
+
+def take_artifact(reference: str, folder: str, key: str, warnings: list[str]) -> None:
+    """Add what an artefact holds; what is foreign, changed or cut is a warning, and no byte of it is used."""
+    try:
+        count = take(reference, folder, key)
+    except ArtifactError as fault:
+        warnings.append(f"the compiled code of {ARTIFACT} is not used, this job compiles anew: {fault}")
+        return
+    log(f"{count} files of compiled code are those of {reference}")
+    cache_digests.note_digests(folder)
 
 
 def check_writable(folder: str) -> None:
@@ -217,86 +230,3 @@ def delete_file(path: str) -> bool:
     except OSError:
         return False
     return True
-
-
-CPUINFO = "/proc/cpuinfo"
-GPUS = "/proc/driver/nvidia/gpus"
-FEATURES = ("flags", "Features", "model name")
-DIGITS = 12
-
-
-def key_of(environ: Mapping[str, str]) -> str:
-    """Return image, architecture, CPU and GPU, such as `3f2a91c04d5e-x86_64-0c1d2e3f4a5b-cpu`."""
-    return "-".join((image_key(environ), platform.machine(), digest(cpu_features()), gpu_model()))
-
-
-def image_key(environ: Mapping[str, str]) -> str:
-    """Return the image's content key; outside an image a digest of this Python and the torch that it imports."""
-    known = environ.get("DLC_CONTENT_KEY", "")
-    torch = sys.modules.get("torch")
-    return known[:DIGITS] or digest(f"{sys.version} {getattr(torch, '__version__', '')}")
-
-
-def cpu_features() -> str:
-    """Return the lines of one processor that say what code it can run."""
-    return "\n".join(line for line in first_block(read_text(CPUINFO)) if line.partition(":")[0].strip() in FEATURES)
-
-
-def first_block(text: str) -> list[str]:
-    return text.split("\n\n")[0].splitlines()
-
-
-def gpu_model() -> str:
-    """Return the GPU's model, read without CUDA, which a process may not start before it forks."""
-    try:
-        folders = sorted(os.listdir(GPUS))
-    except OSError:
-        return "cpu"
-    texts = (read_text(os.path.join(GPUS, name, "information")) for name in folders)
-    models = {line.partition(":")[2].strip() for text in texts for line in text.splitlines() if line[:6] == "Model:"}
-    return digest(" ".join(sorted(models))) if models else "cpu"
-
-
-def read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
-
-
-DECISIONS = "decisions"
-
-
-def decision_path(folder: str, facts: Mapping[str, Any]) -> str:
-    """Return the file of a decision. `facts`: what it depends on, such as the model's classes and shapes; JSON."""
-    return os.path.join(folder, DECISIONS, f"{digest(json.dumps(facts, sort_keys=True))}.json")
-
-
-def read_decision(folder: str, facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the way and the words for it; two times "" if no job has chosen, or its file cannot be read."""
-    try:
-        with open(decision_path(folder, facts), encoding="utf-8") as stream:
-            found = json.load(stream)
-    except (OSError, ValueError):
-        return "", ""
-    if not isinstance(found, dict) or found.get("facts") != json.loads(json.dumps(facts)):
-        return "", ""
-    return str(found.get("way", "")), str(found.get("reason", ""))
-
-
-def write_decision(folder: str, facts: Mapping[str, Any], way: str, reason: str) -> None:
-    """Keep a decision. A full disk costs the next job its trials and nothing else."""
-    path = decision_path(folder, facts)
-    partial = f"{path}.{os.getpid()}.partial"
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(partial, "w", encoding="utf-8") as stream:
-            json.dump({"way": way, "reason": reason, "facts": facts}, stream, indent=1)
-        os.replace(partial, path)
-    except OSError:
-        return

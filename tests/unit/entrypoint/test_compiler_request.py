@@ -236,7 +236,7 @@ def test_on_cpus_a_warning_says_that_each_host_of_xlas_strategy_is_a_world(job: 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("MODE", "fast"), ("EFFORT", "most"), ("OPTIMIZER", "fused"), ("DYNAMIC", "maybe"), ("SAME_RANDOM", "2"),
+        ("MODE", "fast"), ("EFFORT", "most"), ("OPTIMIZER", "fused"), ("DYNAMIC", "maybe"), ("UNCHECKED", "2"),
         ("TF32", "high"), ("STRICT", "y"), ("EAGER_STEPS", "1"), ("REPORT_MINUTES", "0"), ("DEBUG_MB", "nan"),
         ("BUDGET", "abc"), ("BUDGET", "-5"), ("BUDGET", "60,,5%"), ("BUDGET", "nan"),
     ],
@@ -254,7 +254,7 @@ def test_the_launcher_and_the_compiler_know_the_same_values(job: JobFolder) -> N
     assert compiler_choice.WORDS["MODE"] == settings.MODES
     image(job, "torch").hyperparameters().env(
         DLC_COMPILER="inductor", DLC_COMPILER_MODE=" Max ", DLC_COMPILER_EFFORT="max", DLC_COMPILER_OPTIMIZER="off",
-        DLC_COMPILER_DYNAMIC="1", DLC_COMPILER_SAME_RANDOM="true", DLC_COMPILER_TF32="on", DLC_COMPILER_BUDGET="60, 5%",
+        DLC_COMPILER_DYNAMIC="1", DLC_COMPILER_UNCHECKED="true", DLC_COMPILER_TF32="on", DLC_COMPILER_BUDGET="60, 5%",
         DLC_COMPILER_EAGER_STEPS="2", DLC_COMPILER_REPORT_MINUTES="0.5", DLC_COMPILER_DEBUG_MB="",
     )  # fmt: skip
     assert decisions(job)["compiler inductor"] == "DLC_COMPILER"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ UBUNTU = ("noble",)
 PACKAGES = "--include=apt,ca-certificates,git,make"
 KEYRING = "usr/share/keyrings/ubuntu-archive-keyring.gpg"
 MAKE_SECONDS = 900.0
+TRIES, SECONDS_BETWEEN = 4, 20.0
 MEMORY = "8g"
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL",
              "UV_DEFAULT_INDEX")  # fmt: skip
@@ -110,10 +112,13 @@ def make_tar(suite: str, folder: Path) -> Path:
     own = ("--variant=extract", "--include=ubuntu-keyring")
     run_program([*_mmdebstrap(*own, "trixie", folder / "keys")], timeout=MAKE_SECONDS)
     options = ("--components=main,universe", f"--keyring={folder / 'keys' / KEYRING}")
-    done = run_program(_mmdebstrap(PACKAGES, *options, suite, target), check=False, timeout=MAKE_SECONDS)
-    if done.returncode:
-        pytest.skip(f"no {SYSTEMS[suite]} from Ubuntu's mirror: {last_lines(done.stderr, 3)}")
-    return target
+    for _ in range(TRIES):
+        # Ubuntu's mirrors change beneath a reader, who has to begin again.
+        done = run_program(_mmdebstrap(PACKAGES, *options, suite, target), check=False, timeout=MAKE_SECONDS)
+        if done.returncode == 0:
+            return target
+        time.sleep(SECONDS_BETWEEN)
+    pytest.skip(f"no {SYSTEMS[suite]} from Ubuntu's mirror: {last_lines(done.stderr, 3)}")
 
 
 def _mmdebstrap(*words: str | Path) -> list[str]:

@@ -27,6 +27,8 @@ LOCAL = "local"
 PLACES = ("slurm", "kubernetes", "sagemaker", "skypilot", "dstack")
 # The launcher ends with 0 after a stop that all state was saved for, which a place takes for a job that is complete.
 STOPPED, STOPPED_CODE = "DLC_STOPPED_EXIT_CODE", 143
+# The launcher's code for a host that was lost.
+LOST_CODE = 69
 
 
 class PlaceOptions(Model):

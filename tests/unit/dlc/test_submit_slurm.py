@@ -103,8 +103,12 @@ def test_a_job_that_may_start_again_has_checkpoints_that_all_nodes_see() -> None
     assert "#SBATCH --requeue" in found
     assert "#SBATCH --signal=B:USR1@30" in found
     assert '  ln -sfn /shared/dlc-jobs/digits/checkpoints "$folder/hosts/$host/checkpoints"' in found
-    assert "export DLC_STOPPED_EXIT_CODE=143" in found
-    assert not [line for line in lines(job()) if "checkpoints" in line or "DLC_STOPPED_EXIT_CODE" in line]
+    assert not [line for line in lines(job()) if "checkpoints" in line]
+
+
+@pytest.mark.parametrize("options", [{}, {"time": "60"}, {"requeue": "yes"}], ids=["plain", "time", "requeue"])
+def test_a_stopped_job_is_no_success_so_jobs_that_follow_it_do_not_begin(options: dict[str, Any]) -> None:
+    assert "export DLC_STOPPED_EXIT_CODE=143" in lines(job(), **options)
 
 
 def test_a_jobs_own_code_after_a_stop_stays() -> None:

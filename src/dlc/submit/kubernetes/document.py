@@ -11,7 +11,7 @@ from dlc.submit.kubernetes.names import name_group, name_object
 from dlc.submit.kubernetes.options import KubernetesOptions, read_claim
 from dlc.submit.kubernetes.pod import CONFIG, Object, make_pod
 from dlc.submit.kubernetes.source import NAME, pack_code
-from dlc.submit.places import STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
+from dlc.submit.places import LOST_CODE, STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
 
 JOB_SET, TRAIN_JOB = "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -19,8 +19,7 @@ ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 # The Kubeflow SDK lists no job of a namespace if one of its runtimes lacks this label. The launcher decides what runs.
 FRAMEWORK = {"trainer.kubeflow.org/framework": "dlc"}
 TRAINING_GROUPS = "sagemaker_distribution_instance_groups"
-# The launcher's codes: another host was lost, a stop. A new start helps; after all others the job fails again.
-LOST_CODE = 69
+# Another host was lost, a stop. A new start helps; after all other codes the job fails again.
 RETRIED = [LOST_CODE, STOPPED_CODE]
 # In place of a secret's value.
 SECRET = "set by dlc submit"  # noqa: S105 - what --dry-run shows

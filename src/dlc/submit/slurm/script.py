@@ -85,12 +85,17 @@ if [ -n "$warned" ] && [ "$code" -ne 0 ]; then
 fi
 """
 COLLECT = """\
-# Of several files with one name the first host's is taken; the others stay in hosts/.
+# Of several files with one name the first host's is taken, so it is copied last; the others stay in hosts/.
 mkdir -p "$folder/model" "$folder/output"
-for host in $hosts; do
-  cp -Rn "$folder/hosts/$host/model/." "$folder/model/"
-  cp -Rn "$folder/hosts/$host/output/data/." "$folder/output/"
+lost=
+for host in $(printf '%s\\n' $hosts | tac); do
+  cp -R "$folder/hosts/$host/model/." "$folder/model/" &&
+    cp -R "$folder/hosts/$host/output/data/." "$folder/output/" || lost="$lost $host"
 done
+if [ -n "$lost" ]; then
+  echo "dlc: not all results are in $folder/model and $folder/output; look in $folder/hosts for those of:$lost" >&2
+  [ "$code" -ne 0 ] || code=1
+fi
 exit "$code"
 """
 
@@ -159,7 +164,8 @@ def _list_settings(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterato
         yield f"export {key}={shlex.quote(value)}"
     if GRACE not in job.environment:
         yield f"export {GRACE}={job.grace}"
-    if options.requeue == "yes" and STOPPED not in job.environment:
+    # Slurm calls a job complete whose script ends with 0, and jobs that follow it would begin.
+    if STOPPED not in job.environment:
         yield f"export {STOPPED}={STOPPED_CODE}"
     if list(lists) != [ONLY_GROUP]:
         groups = ";".join(f"{group}=${name}" for group, name in lists.items())

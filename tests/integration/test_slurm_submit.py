@@ -207,9 +207,7 @@ def test_a_stopped_job_that_saved_and_ended_with_0_is_no_success_for_who_waits_o
 
 def client_code(slurm: Slurm, number: str) -> int:
     """The code that `dlc submit --wait` ends with."""
-    program = (
-        "import sys; from dlc.submit import slurm; sys.exit(slurm.wait_for_job(sys.argv[1], slurm.OPTIONS()))"
-    )
+    program = "import sys; from dlc.submit import slurm; sys.exit(slurm.wait_for_job(sys.argv[1], slurm.OPTIONS()))"
     return slurm.command(sys.executable, "-P", "-c", program, number, seconds=WAIT_SECONDS).returncode
 
 
@@ -229,7 +227,9 @@ def test_a_job_that_was_cancelled_before_it_began_is_no_success_and_says_why_it_
     assert not (tmp_path / "dlc-jobs/digits/model").exists()
 
 
-@pytest.mark.parametrize("groups", [{}, {"data_group": {"hosts": "1"}, "dnn_group": {"hosts": "1"}}], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "groups", [{}, {"data_group": {"hosts": "1"}, "dnn_group": {"hosts": "1"}}], ids=["one", "two"]
+)
 def test_a_job_whose_node_is_lost_is_no_success(slurm: Slurm, tmp_path: Path, groups: dict[str, object]) -> None:
     job = Submitted(slurm, tmp_path, SAVE_WELL, groups=groups)
     waiting = job.start("submit", "job.yml", "--to", "slurm", "--wait")
@@ -241,6 +241,23 @@ def test_a_job_whose_node_is_lost_is_no_success(slurm: Slurm, tmp_path: Path, gr
         slurm.command("scontrol", "update", "nodename=n2", "state=resume")
     assert waiting.returncode not in (0, None), said
     assert "Slurm says NODE_FAIL" in said
+
+
+def test_a_job_for_a_machine_that_no_node_is_goes_nowhere(slurm: Slurm, tmp_path: Path) -> None:
+    job = Submitted(slurm, tmp_path, TRAIN, resources={"instance_type": "ml.p5.48xlarge"})
+    done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 25, done.stdout + done.stderr
+    assert "Invalid feature specification" in done.stderr
+    assert not (tmp_path / "dlc-jobs").exists()
+
+
+def test_a_bundle_that_is_not_there_is_named(slurm: Slurm, tmp_path: Path) -> None:
+    if reason := can_run("runc"):
+        pytest.skip(f"no container can be started: {reason}")
+    oci = {"container": "oci", "bundle": "/nope", "launcher": LAUNCHER}
+    done = Submitted(slurm, tmp_path, TRAIN, places={"slurm": oci}).dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 78, done.stdout + done.stderr
+    assert "dlc: places.slurm.bundle: expected /nope/config.json on n" in done.stdout
 
 
 @pytest.mark.long

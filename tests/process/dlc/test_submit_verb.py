@@ -208,7 +208,9 @@ def test_a_folder_of_another_job_is_left_alone(login: Login) -> None:
     assert kept.is_dir()
 
 
-@pytest.mark.parametrize(("told", "code"), [("COMPLETED|0:0", 0), ("FAILED|7:0", 7), ("FAILED|0:15", 143), ("NODE_FAIL|0:0", 69)])
+@pytest.mark.parametrize(
+    ("told", "code"), [("COMPLETED|0:0", 0), ("FAILED|7:0", 7), ("FAILED|0:15", 143), ("NODE_FAIL|0:0", 69)]
+)
 def test_who_waits_gets_the_lines_and_the_jobs_code(login: Login, told: str, code: int) -> None:
     login.add("sbatch", f"echo trained >dlc-jobs/digits/log; {SBATCH}")
     login.add("squeue", SQUEUE)

@@ -177,7 +177,8 @@ def test_a_controller_that_stays_away_is_named_with_the_remedy(put: Any, monkeyp
 def test_a_log_is_where_the_controller_says_and_is_followed_to_the_jobs_end(put: Any, tmp_path: Path) -> None:
     log = tmp_path / "slurm-7.out"
     cluster = put(
-        squeue=[(0, "RUNNING|None", ""), (0, "COMPLETED|None", "")], scontrol=[(0, f"JobId=7 StdOut={log} StdErr=/x", "")]
+        squeue=[(0, "RUNNING|None", ""), (0, "COMPLETED|None", "")],
+        scontrol=[(0, f"JobId=7 StdOut={log} StdErr=/x", "")],
     )
     out = io.StringIO()
     cluster.on_pause = lambda: log.write_bytes(b"epoch 1\n\xff\n")

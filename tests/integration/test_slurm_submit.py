@@ -243,6 +243,16 @@ def test_a_job_whose_node_is_lost_is_no_success(slurm: Slurm, tmp_path: Path, gr
     assert "Slurm says NODE_FAIL" in said
 
 
+def test_results_that_cannot_be_collected_are_no_success(slurm: Slurm, tmp_path: Path) -> None:
+    """The model of one host is a file, and that of the other a folder of the same name."""
+    clash = "import os, pathlib; model = pathlib.Path(os.environ['SM_MODEL_DIR'], 'net')\n"
+    clash += "model.mkdir() if os.environ['SM_CURRENT_HOST'] == 'n1' else model.touch()\n"
+    done = Submitted(slurm, tmp_path, clash).dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "dlc: not all results are in" in done.stdout
+    assert "/hosts/n1/model" in done.stdout
+
+
 def test_a_job_for_a_machine_that_no_node_is_goes_nowhere(slurm: Slurm, tmp_path: Path) -> None:
     job = Submitted(slurm, tmp_path, TRAIN, resources={"instance_type": "ml.p5.48xlarge"})
     done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait")

@@ -179,6 +179,7 @@ def test_a_dry_run_imports_no_platforms_client(login: Login, place: str) -> None
         "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(code)"
     )
     options = ["role=arn:aws:iam::123456789012:role/Training", "region=eu-west-1", "instance_type=ml.c5.xlarge"]
+    options += ["image=123456789012.dkr.ecr.eu-west-1.amazonaws.com/dlc/pytorch:2.13"]
     words = [word for option in options for word in ("--with", option)] if place == "sagemaker" else []
     argv = [sys.executable, "-P", "-c", program, "submit", "job.yml", "--to", place, "--dry-run", *words]
     done = login.run(argv)

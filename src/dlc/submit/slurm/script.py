@@ -107,12 +107,15 @@ COLLECT = """\
 # Of several files with one name the first host's is taken, so it is copied last; the others stay in hosts/.
 mkdir -p "$folder/model" "$folder/output"
 lost=
+collect() {
+  [ ! -d "$1" ] || cp -R "$1/." "$2/" || lost="$lost $1"
+}
 for host in $(printf '%s\\n' $hosts | tac); do
-  cp -R "$folder/hosts/$host/model/." "$folder/model/" &&
-    cp -R "$folder/hosts/$host/output/data/." "$folder/output/" || lost="$lost $host"
+  collect "$folder/hosts/$host/model" "$folder/model"
+  collect "$folder/hosts/$host/output/data" "$folder/output"
 done
 if [ -n "$lost" ]; then
-  echo "dlc: not all results are in $folder/model and $folder/output; look in $folder/hosts for those of:$lost" >&2
+  echo "dlc: not all results are in $folder/model and $folder/output; look in$lost" >&2
   [ "$code" -ne 0 ] || code=1
 fi
 exit "$code"

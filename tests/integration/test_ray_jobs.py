@@ -77,6 +77,21 @@ def test_work_runs_on_the_data_hosts_and_all_end_with_the_scripts_exit_code(ray_
     assert found["lasting"] in DATA
 
 
+@pytest.mark.long
+def test_ray_train_trains_one_model_on_two_hosts(ray_image: Image, tmp_path: Path) -> None:
+    asked = {"sagemaker_ray_enabled": True}
+    with Job(ray_image, tmp_path, SCRIPTS / "ray_train.py", hosts=2, hyperparameters=asked) as running:
+        codes = running.wait()
+        assert codes == dict.fromkeys(running.hosts, 0), running.log()
+        found = [json.loads((running.opt_ml(host) / "model/ray.json").read_text()) for host in running.hosts]
+    assert found[0] == found[1]
+    assert sorted(found[0]) == running.hosts
+    first, second = found[0].values()
+    assert first == pytest.approx(second)
+    # Trained: all weights are 1 in the end.
+    assert all(abs(weight - 1) < 0.2 for weight in first)
+
+
 def test_a_data_host_that_dies_ends_the_job_on_all_hosts_and_is_named(ray_image: Image, tmp_path: Path) -> None:
     with job(ray_image, tmp_path, LASTING) as running:
         running.wait_for_line("work lasts on algo-1 algo-2", HEAD)

@@ -59,6 +59,32 @@ def test_its_torchrun_driver_trains_on_two_hosts(image: Image, package: Path, tm
 
 
 @pytest.mark.when(framework="pytorch")
+def test_its_torchrun_driver_trains_over_the_hosts_of_both_groups(image: Image, package: Path, tmp_path: Path) -> None:
+    """`ModelTrainer(compute=Compute(instance_groups=...), distributed=Torchrun())`."""
+    script = find_root() / "examples/pytorch/train.py"
+    job = sdk3_job(image, tmp_path, script, groups={"large": 1, "small": 1})
+    sdk3.prepare(job, package, "train.py", {"epochs": "3"}, sdk3.TORCHRUN)
+    with job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.log()
+        first, second = job.metrics()
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.when(framework="pytorch")
+def test_its_torchrun_driver_gives_the_data_group_its_own_part(image: Image, package: Path, tmp_path: Path) -> None:
+    """A hyperparameter names the group that is distributed: its driver alone would make ranks of all hosts."""
+    job = sdk3_job(image, tmp_path, FOLDER / "scripts" / "heterogeneous.py", groups={"data": 1, "dnn": 2})
+    # JSON, as the SDK sends hyperparameters.
+    asked = {"sagemaker_distribution_instance_groups": '["dnn"]', "steps": "5"}
+    sdk3.prepare(job, package, "heterogeneous.py", asked, sdk3.TORCHRUN)
+    with job:
+        assert set(job.wait().values()) == {0}, job.log()
+        assert (job.opt_ml("algo-2") / "model" / "sum").read_text() == "2"
+        assert "serving data" in job.log("algo-1")
+
+
+@pytest.mark.when(framework="pytorch")
 def test_its_mpi_starts_all_ranks_of_two_hosts_without_ssh(image: Image, package: Path, tmp_path: Path) -> None:
     """Its own driver needs keys in the image, and starts the ranks of one host on two."""
     job = sdk3_job(image, tmp_path, FOLDER / "scripts" / "mpi_sum.py", hosts=2)

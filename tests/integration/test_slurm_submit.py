@@ -61,6 +61,10 @@ sys.exit(143)
 """
 
 
+# The same, and says that all is well.
+SAVE_WELL = SAVE.replace("sys.exit(143)", "sys.exit(0)")
+
+
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     if reason := can_run():
@@ -178,6 +182,112 @@ def test_a_stopped_job_has_saved_on_both_nodes(slurm: Slurm, tmp_path: Path) -> 
     followed = job.dlc("logs", "digits", "-f")
     assert followed.returncode == 0, followed.stderr
     assert job.model() == {"n1": 1, "n2": 1}, followed.stdout
+
+
+def test_a_stopped_job_that_saved_and_ended_with_0_is_no_success_for_who_waits_or_follows(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    job = Submitted(slurm, tmp_path, SAVE_WELL)
+    sent = job.dlc("submit", "job.yml", "--to", "slurm")
+    assert sent.returncode == 0, sent.stderr
+    number = sent.stdout.strip()
+    after = (f"--dependency=afterok:{number}", "--output=/dev/null", "--wrap", "true")
+    follower = slurm.command("sbatch", "--parsable", *after).stdout.strip()
+    wait_for_lines(tmp_path / "dlc-jobs/digits/log", "training n")
+    # As the time limit does, for both steps alone: Slurm calls the job complete if its script ends with 0.
+    assert slurm.command("scancel", "--signal=TERM", number).returncode == 0
+    followed = job.dlc("logs", "digits", "-f")
+    assert job.model() == {"n1": 1, "n2": 1}, followed.stdout
+    assert client_code(slurm, number) == 143
+    assert "JobState=FAILED" in slurm.command("scontrol", "show", "job", number).stdout
+    waits = slurm.command("squeue", "--noheader", "--jobs", follower, "--format", "%T %r").stdout.split()
+    assert waits[:1] == ["PENDING"]
+    slurm.command("scancel", follower)
+
+
+def client_code(slurm: Slurm, number: str) -> int:
+    """The code that `dlc submit --wait` ends with."""
+    program = "import sys; from dlc.submit import slurm; sys.exit(slurm.wait_for_job(sys.argv[1], slurm.OPTIONS()))"
+    return slurm.command(sys.executable, "-P", "-c", program, number, seconds=WAIT_SECONDS).returncode
+
+
+def test_a_job_that_was_cancelled_before_it_began_is_no_success_and_says_why_it_waited(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    job = Submitted(slurm, tmp_path, TRAIN)
+    waiting = job.start("submit", "job.yml", "--to", "slurm", "--wait", "--with", "extra=[--begin=now+1hour]")
+    said = ""
+    assert waiting.stdout is not None
+    while "BeginTime" not in said and (line := waiting.stdout.readline()):
+        said += line
+    assert job.dlc("stop", "digits").returncode == 0
+    rest, _ = waiting.communicate(timeout=WAIT_SECONDS)
+    assert waiting.returncode == 143, said + rest
+    assert "Slurm says CANCELLED" in rest
+    assert not (tmp_path / "dlc-jobs/digits/model").exists()
+
+
+@pytest.mark.parametrize(
+    "groups", [{}, {"data_group": {"hosts": "1"}, "dnn_group": {"hosts": "1"}}], ids=["one", "two"]
+)
+def test_a_job_whose_node_is_lost_is_no_success(slurm: Slurm, tmp_path: Path, groups: dict[str, object]) -> None:
+    job = Submitted(slurm, tmp_path, SAVE_WELL, groups=groups)
+    waiting = job.start("submit", "job.yml", "--to", "slurm", "--wait")
+    wait_for_lines(tmp_path / "dlc-jobs/digits/log", "training n")
+    try:
+        assert slurm.command("scontrol", "update", "nodename=n2", "state=down", "reason=test").returncode == 0
+        said, _ = waiting.communicate(timeout=WAIT_SECONDS)
+    finally:
+        slurm.command("scontrol", "update", "nodename=n2", "state=resume")
+    assert waiting.returncode not in (0, None), said
+    assert "Slurm says NODE_FAIL" in said
+
+
+def test_results_that_cannot_be_collected_are_no_success(slurm: Slurm, tmp_path: Path) -> None:
+    """The model of one host is a file, and that of the other a folder of the same name."""
+    clash = "import os, pathlib; model = pathlib.Path(os.environ['SM_MODEL_DIR'], 'net')\n"
+    clash += "model.mkdir() if os.environ['SM_CURRENT_HOST'] == 'n1' else model.touch()\n"
+    done = Submitted(slurm, tmp_path, clash).dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "dlc: not all results are in" in done.stdout
+    assert "/hosts/n1/model" in done.stdout
+
+
+def test_a_job_for_a_machine_that_no_node_is_goes_nowhere(slurm: Slurm, tmp_path: Path) -> None:
+    job = Submitted(slurm, tmp_path, TRAIN, resources={"instance_type": "ml.p5.48xlarge"})
+    done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 25, done.stdout + done.stderr
+    assert "Invalid feature specification" in done.stderr
+    assert not (tmp_path / "dlc-jobs").exists()
+
+
+def test_a_bundle_that_is_not_there_is_named(slurm: Slurm, tmp_path: Path) -> None:
+    if reason := can_run("runc"):
+        pytest.skip(f"no container can be started: {reason}")
+    oci = {"container": "oci", "bundle": "/nope", "launcher": LAUNCHER}
+    done = Submitted(slurm, tmp_path, TRAIN, places={"slurm": oci}).dlc("submit", "job.yml", "--to", "slurm", "--wait")
+    assert done.returncode == 78, done.stdout + done.stderr
+    assert "dlc: places.slurm.bundle: expected /nope/config.json on n" in done.stdout
+
+
+@pytest.mark.long
+def test_a_job_that_its_time_limit_cuts_is_no_success(slurm: Slurm, tmp_path: Path) -> None:
+    """SIGTERM comes 30 s before the limit: the script saves and ends with 0."""
+    job = Submitted(slurm, tmp_path, SAVE_WELL)
+    done = job.dlc("submit", "job.yml", "--to", "slurm", "--wait", "--with", "time=1")
+    assert done.returncode == 143, done.stdout + done.stderr
+    assert job.model() == {"n1": 1, "n2": 1}
+
+
+@pytest.mark.long
+def test_a_job_whose_nodes_another_one_takes_is_no_success(slurm: Slurm, tmp_path: Path) -> None:
+    job = Submitted(slurm, tmp_path, SAVE_WELL)
+    waiting = job.start("submit", "job.yml", "--to", "slurm", "--wait", "--with", "partition=spot")
+    wait_for_lines(tmp_path / "dlc-jobs/digits/log", "training n")
+    taken = slurm.command("srun", "-p", "urgent", "-N2", "--cpus-per-task=4", "sleep", "1", seconds=WAIT_SECONDS)
+    assert taken.returncode == 0, taken.stderr
+    said, _ = waiting.communicate(timeout=WAIT_SECONDS)
+    assert waiting.returncode == 143, said
 
 
 @pytest.mark.long

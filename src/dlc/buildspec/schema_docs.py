@@ -74,9 +74,13 @@ def update_document(document: str) -> str:
 
 def update_keys(document: str, name: str, model: type[BaseModel]) -> str:
     """Return a document with the table between the markers of `name` updated: each key of a model, and its meaning."""
-    begin, end = f"<!-- keys of {name}: `dlc schema` writes this -->\n", f"<!-- end of keys of {name} -->\n"
     rows = [f"| `{path}` | {schema['description']} |" for path, schema in _list_fields(model)]
-    table = "\n".join(["| key | meaning |", "|---|---|", *rows]) + "\n"
+    return update_between(document, f"keys of {name}", "\n".join(["| key | meaning |", "|---|---|", *rows]) + "\n")
+
+
+def update_between(document: str, name: str, table: str) -> str:
+    """Return a document with what stands between the marks of `name` replaced."""
+    begin, end = f"<!-- {name}: `dlc schema` writes this -->\n", f"<!-- end of {name} -->\n"
     return re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: begin + table + end, document, flags=re.DOTALL)
 
 

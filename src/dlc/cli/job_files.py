@@ -14,7 +14,7 @@ from dlc.jobs.job_file import (
     SECRET,
     JobFile,
     format_job,
-    list_addresses,
+    list_local_refusals,
     list_open_secrets,
     list_unset,
     make_options,
@@ -45,7 +45,7 @@ def read_file_options(args: argparse.Namespace, defaults: argparse.Namespace) ->
     file = read_job_file(user_path(args.image))
     for warning in list_open_secrets(file.spec):
         print(f"dlc: warning: {warning}", file=sys.stderr)
-    file.raise_problems([*list_addresses(file), *list_unset(file, os.environ)])
+    file.raise_problems([*list_local_refusals(file), *list_unset(file, os.environ)])
     return file, make_options(file)
 
 

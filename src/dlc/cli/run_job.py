@@ -31,7 +31,18 @@ from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run.claims import remove_job
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
 from dlc.jobs.run.detach import start_in_background
-from dlc.jobs.run.job import NAME, SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
+from dlc.jobs.run.job import (
+    HOST_VARIABLE,
+    MOST_HOSTS,
+    MOST_PLACE_HOSTS,
+    NAME,
+    SHARED_MEMORY,
+    STOP_SECONDS,
+    STRATEGIES,
+    Job,
+    Options,
+    make_job,
+)
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
@@ -220,7 +231,11 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
             id=identifier,
             folder=folder,
             token=secrets.token_hex(16),
+            # A file is for places too.
+            most_hosts=MOST_PLACE_HOSTS if getattr(args, "save", None) else MOST_HOSTS,
         )
+        if named := [key for key in (*job.environment, *job.secrets) if HOST_VARIABLE.fullmatch(key)]:
+            raise UsageError(f"--env {named[0]}: expected hosts that dlc names, found {named[0]}")
         own = variant.settings.user if variant else None
         # The folders of a job are made for its user.
         return replace(job, platform=name_foreign(variant), user=job.user or (own.name if own else ""))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 HELP = "update the JSON Schemas, and the tables of settings and of a job's keys in docs"
 EXAMPLE = "dlc schema"
 JOB_SCHEMA, CLUSTERS = "docs/job.schema.json", "docs/clusters.md"
+# What stands between the marks of the table of fields.
+FIELDS = "fields of a job at each place"
 PLACES_FOLDER = "docs/clusters"
 
 
@@ -51,6 +53,7 @@ def make_job_texts(pages: Mapping[str, str]) -> dict[str, str]:
     """Return the schema of a job's file, and the pages on clusters with their tables updated."""
     from dlc.buildspec import schema_docs
     from dlc.jobs.job_file import JobSpec, make_schema
+    from dlc.submit.field_table import make_table
     from dlc.submit.places import PLACES, has_place, load_place
 
     models: dict[str, type[BaseModel]] = {"a job": JobSpec}
@@ -58,6 +61,8 @@ def make_job_texts(pages: Mapping[str, str]) -> dict[str, str]:
     texts = dict(pages)
     for name, model in models.items():
         texts = {page: schema_docs.update_keys(text, name, model) for page, text in texts.items()}
+    table = make_table()
+    texts = {page: schema_docs.update_between(text, FIELDS, table) for page, text in texts.items()}
     return {JOB_SCHEMA: schema_docs.format_schema(JOB_SCHEMA, make_schema()), **texts}
 
 

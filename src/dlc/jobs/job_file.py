@@ -17,8 +17,10 @@ from dlc.buildspec.validation import Model, validate_node
 from dlc.buildspec.yaml_layers import Node, parse_yaml
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job import (
+    HOST_VARIABLE,
     LOCAL_INSTANCE,
     MOST_HOSTS,
+    MOST_PLACE_HOSTS,
     NAME,
     SHARED_MEMORY,
     STOP_SECONDS,
@@ -121,7 +123,7 @@ Variable = Annotated[
     ),
 ]
 Strategy = Literal["", "torchrun", "horovod", "mpi", "tensorflow"]
-PlaceName = Literal["slurm", "kubernetes", "sagemaker"]
+PlaceName = Literal["slurm", "kubernetes", "sagemaker", "skypilot", "dstack"]
 
 
 class Resources(Model):
@@ -234,9 +236,13 @@ def _check_paths(file: JobFile) -> Iterator[Finding]:
     for name, word in spec.channels.items():
         if not is_address(word) and not file.find_path(word).is_dir():
             yield ("channels", name), "a folder, or an address such as s3://bucket/data", f"no folder {word}"
+    yield from _check_hosts(spec, MOST_PLACE_HOSTS, "")
+
+
+def _check_hosts(spec: JobSpec, most: int, where: str) -> Iterator[Finding]:
     hosts = sum(int(group.hosts or spec.hosts) for group in spec.groups.values()) or int(spec.hosts)
-    if hosts > MOST_HOSTS:
-        yield ("groups" if spec.groups else "hosts",), f"at most {MOST_HOSTS} hosts in all", str(hosts)
+    if hosts > most:
+        yield ("groups" if spec.groups else "hosts",), f"at most {most} hosts in all{where}", str(hosts)
 
 
 def make_options(file: JobFile) -> Options:
@@ -347,8 +353,12 @@ def _shorten(word: str, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
-def list_addresses(file: JobFile) -> Iterator[Finding]:
-    """Yield what this machine cannot give to a job: channels and checkpoints that are no folders."""
+def list_local_refusals(file: JobFile) -> Iterator[Finding]:
+    """Yield what this machine cannot do: data at an address, too many hosts, hosts that the file names itself."""
+    yield from _check_hosts(file.spec, MOST_HOSTS, " on one machine")
+    for name in file.spec.environment:
+        if HOST_VARIABLE.fullmatch(name):
+            yield ("environment", name), "hosts that dlc names", name
     named: list[tuple[Keys, str]] = [(("channels", name), word) for name, word in file.spec.channels.items()]
     for keys, word in [*named, (("checkpoints",), file.spec.checkpoints)]:
         if is_address(word):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field
 
-from dlc.submit.places import Document, PlaceOptions, Refusal, SubmittedJob
+from dlc.submit.machines import refuse_more
+from dlc.submit.places import Document, PlaceOptions, Refusal, SubmittedGroup, SubmittedJob
 from dlc.submit.task_files import (
     CHECKPOINTS,
     DATA,
     FilesAlone,
     count_gibibytes,
-    first_group,
+    export_hosts,
+    has_groups,
     list_code,
     list_lines,
+    make_plain,
+    name_group,
     refuse_common,
     refuse_folders,
     write_document,
@@ -26,6 +32,9 @@ NAME = "task.dstack.yml"
 # A volume that dstack knows by its name.
 VOLUME = "volume://"
 LONGEST_NAME = 41
+# All hosts' addresses, a line for each, and the number of this one.
+ADDRESSES, RANK = "DSTACK_NODES_IPS", "DSTACK_NODE_RANK"
+LINE_BREAK = re.compile(r"[\n\r]")
 _client = FilesAlone("dstack")
 submit_job, list_jobs, print_logs = _client.submit_job, _client.list_jobs, _client.print_logs
 wait_for_job, stop_job = _client.wait_for_job, _client.stop_job
@@ -41,7 +50,21 @@ class OPTIONS(PlaceOptions):
 
 def refuse_job(job: SubmittedJob, options: OPTIONS) -> list[Refusal]:
     """Return what dstack cannot do of the job."""
-    return [*refuse_common(job), *refuse_folders(job, VOLUME), *_refuse_volumes(job)]
+    common, folders = refuse_common(job, "dstack"), refuse_folders(job, VOLUME)
+    return [*common, *folders, *_refuse_volumes(job), *_refuse_machines(job, options)]
+
+
+def _refuse_machines(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
+    if options.accelerator and not any(group.gpus for group in job.groups):
+        keys = ("places", "dstack", "accelerator")
+        yield Refusal(keys, "an accelerator with a number of `gpus`, and only there", options.accelerator)
+    kinds = {group.instance_type for group in job.groups}
+    if len(kinds) > 1:
+        hint = "leave it out, and say cpus, memory and gpus of each group"
+        found = ", ".join(f"{group.name}: {group.instance_type or 'none'}" for group in job.groups)
+        yield Refusal(("groups",), "one instance type for all groups", found, hint)
+    for group in job.groups:
+        yield from refuse_more(group, group.instance_type)
 
 
 def _refuse_volumes(job: SubmittedJob) -> Iterator[Refusal]:
@@ -52,40 +75,55 @@ def _refuse_volumes(job: SubmittedJob) -> Iterator[Refusal]:
 
 
 def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
-    """Return the task."""
+    """Return the task; its groups are dstack's."""
     mounted = {f"{DATA}/{name}": word for name, word in job.channels.items()}
     mounted |= {CHECKPOINTS: job.checkpoints} if job.checkpoints else {}
-    group = first_group(job)
+    # dstack takes no variable of several lines.
+    broken = {key: value for key, value in job.environment.items() if LINE_BREAK.search(value)}
+    lines = [f"export {key}={shlex.quote(value)}" for key, value in broken.items()]
+    lines += list_lines(job, _export_groups(job) if has_groups(job) else export_hosts(ADDRESSES, RANK))
+    parts = [
+        {"nodes": group.hosts, "commands": lines, "resources": _describe_resources(job, group, options)}
+        for group in job.groups
+    ]
+    groups = [{"name": name_group(group), **part} for group, part in zip(job.groups, parts, strict=True)]
+    kind = job.groups[0].instance_type
     task: dict[str, Any] = {
         "type": "task",
         "name": _make_name(job.name),
-        "nodes": job.hosts,
         "image": job.image,
         **({"user": job.user} if job.user else {}),
         # A name without a value is the shell's that sends the task.
-        "env": [*(f"{key}={value}" for key, value in job.environment.items()), *job.secrets],
+        "env": [*(f"{key}={value}" for key, value in job.environment.items() if key not in broken), *job.secrets],
         "files": [f"{source}:{target}" for target, source in list_code(job).items()],
         "volumes": [f"{word.removeprefix(VOLUME)}:{target}" for target, word in mounted.items()],
-        "commands": list_lines(job, "DSTACK_NODES_IPS", "DSTACK_NODE_RANK"),
         "stop_duration": f"{job.grace}s",
         "spot_policy": "spot" if options.spot == "yes" else "on-demand",
-        "resources": _describe_resources(job, options),
+        **({"groups": groups} if has_groups(job) else parts[0]),
     }
     task |= {"fleets": [options.fleet]} if options.fleet else {}
-    task |= {"instance_types": [group.instance_type.removeprefix("ml.")]} if group.instance_type else {}
+    task |= {"instance_types": [kind.removeprefix("ml.")]} if kind else {}
     return write_document(NAME, f"DLC_JOB_TOKEN=$(openssl rand -hex 16) dstack apply -f {NAME}", task)
+
+
+def _export_groups(job: SubmittedJob) -> str:
+    """Return the line of hosts of groups: dstack numbers the hosts of all groups, in their order."""
+    words, last = [], 0
+    for group in job.groups:
+        first, last = last + 1, last + group.hosts
+        words.append(f"{group.name}=$(printf '%s\\n' \"${ADDRESSES}\" | sed -n '{first},{last}p' | paste -sd, -)")
+    return f'export DLC_GROUPS="{";".join(words)}" DLC_RANK="${RANK}"'
 
 
 def _make_name(name: str) -> str:
     """Return the name as dstack takes it: small letters, digits and -, from a letter on, 41 at most."""
-    plain = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    plain = make_plain(name)
     return (plain if plain[:1].isalpha() else f"dlc-{plain}")[:LONGEST_NAME].rstrip("-")
 
 
-def _describe_resources(job: SubmittedJob, options: OPTIONS) -> dict[str, Any]:
-    group = first_group(job)
+def _describe_resources(job: SubmittedJob, group: SubmittedGroup, options: OPTIONS) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    found |= {"cpu": f"{float(group.cpus):.0f}.."} if group.cpus else {}
+    found |= {"cpu": f"{math.ceil(float(group.cpus))}.."} if group.cpus else {}
     found |= {"memory": f"{count_gibibytes(group.memory)}GB.."} if group.memory else {}
     if group.gpus:
         found["gpu"] = f"{options.accelerator}:{group.gpus}" if options.accelerator else int(group.gpus)

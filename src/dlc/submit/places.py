@@ -20,13 +20,16 @@ from dlc.buildspec.validation import Model, validate_node
 from dlc.buildspec.yaml_layers import Node, mark_all, merge_layers, parse_yaml
 from dlc.core.errors import UsageError
 from dlc.jobs.job_file import SECRET, FromShell, JobFile, make_options
-from dlc.jobs.run.job import GRACE, TOKEN, Options, make_job
+from dlc.jobs.run.job import GRACE, MOST_PLACE_HOSTS, TOKEN, Options, make_job
 
 # `local` is `dlc run`.
 LOCAL = "local"
 PLACES = ("slurm", "kubernetes", "sagemaker", "skypilot", "dstack")
 # The launcher ends with 0 after a stop that all state was saved for, which a place takes for a job that is complete.
 STOPPED, STOPPED_CODE = "DLC_STOPPED_EXIT_CODE", 143
+TRAINING_GROUPS = "sagemaker_distribution_instance_groups"
+# The launcher's code for a host that was lost.
+LOST_CODE = 69
 
 
 class PlaceOptions(Model):
@@ -84,6 +87,8 @@ class SubmittedJob:
     # As for `docker run`; empty: the image's own.
     user: str = ""
     shared_memory: str = ""
+    # The job says it itself: it is not the size that every job has.
+    states_shared_memory: bool = False
     # Seconds from SIGTERM to SIGKILL.
     grace: int = 30
 
@@ -91,6 +96,17 @@ class SubmittedJob:
     def hosts(self) -> int:
         """Return how many hosts the job has."""
         return sum(group.hosts for group in self.groups)
+
+    @property
+    def training_groups(self) -> tuple[SubmittedGroup, ...]:
+        """Return the groups whose end is the job's: those that the job is distributed over, else all."""
+        stated = self.hyperparameters.get(TRAINING_GROUPS, "[]")
+        try:
+            names = json.loads(stated)
+        except ValueError:
+            names = [stated]
+        found = tuple(group for group in self.groups if isinstance(names, list) and group.name in names)
+        return found or self.groups
 
 
 @dataclass(frozen=True)
@@ -221,7 +237,7 @@ def make_submitted(file: JobFile, *, image: str, name: str, folder: Path) -> Sub
     secrets = tuple(key for key, value in spec.environment.items() if value == FromShell() or SECRET.search(key))
     options = make_options(file)
     stated = Options(**{**vars(options), "environment": [word for word in options.environment if "=" in word]})
-    job = make_job(stated, {}, image=image, id=name, folder=folder, token="")
+    job = make_job(stated, {}, image=image, id=name, folder=folder, token="", most_hosts=MOST_PLACE_HOSTS)
     groups = tuple(
         SubmittedGroup(
             name=group.name,
@@ -253,6 +269,7 @@ def make_submitted(file: JobFile, *, image: str, name: str, folder: Path) -> Sub
         arguments=spec.arguments,
         user=spec.user,
         shared_memory=spec.shared_memory,
+        states_shared_memory="shared_memory" in spec.model_fields_set,
         grace=int(spec.grace),
     )
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field
 
-from dlc.submit.places import Document, PlaceOptions, Refusal, SubmittedJob
+from dlc.submit.machines import refuse_share
+from dlc.submit.places import Document, PlaceOptions, Refusal, SubmittedGroup, SubmittedJob
 from dlc.submit.task_files import (
     CHECKPOINTS,
     DATA,
     FilesAlone,
     count_gibibytes,
-    first_group,
+    export_hosts,
+    has_groups,
     list_code,
     list_lines,
+    make_plain,
+    name_group,
     refuse_common,
     refuse_folders,
     write_document,
@@ -38,42 +43,67 @@ class OPTIONS(PlaceOptions):
 
 def refuse_job(job: SubmittedJob, options: OPTIONS) -> list[Refusal]:
     """Return what SkyPilot cannot do of the job."""
-    return [*refuse_common(job), *refuse_folders(job, "s3://"), *_refuse_options(job, options)]
+    return [*refuse_common(job, "SkyPilot"), *refuse_folders(job, "s3://"), *_refuse_options(job, options)]
 
 
 def _refuse_options(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
-    gpus, machine = first_group(job).gpus, first_group(job).instance_type
-    if bool(options.accelerator) != bool(gpus) and not machine:
+    counted = [group for group in job.groups if group.gpus and not group.instance_type]
+    if bool(options.accelerator) != bool(counted):
         keys = ("places", "skypilot", "accelerator")
-        yield Refusal(keys, "an accelerator with a number of `gpus`, and only there", options.accelerator or "none")
+        expected = "an accelerator with a number of `gpus` and no instance type, and only there"
+        yield Refusal(keys, expected, options.accelerator or "none")
+    for group in job.groups:
+        if group.instance_type:
+            yield from refuse_share(group, group.instance_type)
     if job.user:
         yield Refusal(("user",), "no other user: SkyPilot enters the container as the image's", job.user)
 
 
 def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
-    """Return the task file."""
+    """Return the task file: one task, or a job group with a task for each group."""
+    flags = " ".join(f"--secret {name}" for name in job.secrets)
+    command = f"DLC_JOB_TOKEN=$(openssl rand -hex 16) sky{' jobs' if has_groups(job) else ''} launch {flags} {NAME}"
+    if not has_groups(job):
+        hosts = export_hosts("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK")
+        return write_document(NAME, command, _make_task(job, job.groups[0], job.name, hosts, options))
+    header = {
+        "name": make_plain(job.name),
+        "execution": "parallel",
+        "primary_tasks": [name_group(group) for group in job.training_groups],
+    }
+    tasks = [_make_task(job, group, name_group(group), _export_groups(job, group), options) for group in job.groups]
+    return write_document(NAME, command, header, *tasks)
+
+
+def _export_groups(job: SubmittedJob, own: SubmittedGroup) -> str:
+    """Return the line of hosts of a job group: SkyPilot calls a host TASK-NUMBER.GROUP on all of them."""
+    groups = ";".join(
+        f"{group.name}={name_group(group)}-[0-{group.hosts - 1}].{make_plain(job.name)}" for group in job.groups
+    )
+    before = sum(group.hosts for group in job.groups[: job.groups.index(own)])
+    return f'export DLC_GROUPS={shlex.quote(groups)} DLC_RANK="$(({before} + SKYPILOT_NODE_RANK))"'
+
+
+def _make_task(job: SubmittedJob, group: SubmittedGroup, name: str, hosts: str, options: OPTIONS) -> dict[str, Any]:
     mounts: dict[str, Any] = {**list_code(job)}
-    mounts |= {f"{DATA}/{name}": {"source": word, "mode": "MOUNT"} for name, word in job.channels.items()}
+    mounts |= {f"{DATA}/{channel}": {"source": word, "mode": "MOUNT"} for channel, word in job.channels.items()}
     mounts |= {CHECKPOINTS: {"source": job.checkpoints, "mode": "MOUNT"}} if job.checkpoints else {}
-    lines = list_lines(job, "SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK")
     task: dict[str, Any] = {
-        "name": job.name,
-        "num_nodes": job.hosts,
-        "resources": _describe_resources(job, options),
+        "name": name,
+        "num_nodes": group.hosts,
+        "resources": _describe_resources(job, group, options),
         "envs": dict(job.environment),
         # Without a value: the client asks for it.
         "secrets": dict.fromkeys(job.secrets),
         "file_mounts": mounts,
-        "run": "".join(f"{line}\n" for line in lines),
+        "run": "".join(f"{line}\n" for line in list_lines(job, hosts)),
     }
     if job.shared_memory:
         task["config"] = {"docker": {"run_options": [f"--shm-size={job.shared_memory}"]}}
-    flags = " ".join(f"--secret {name}" for name in job.secrets)
-    return write_document(NAME, f"DLC_JOB_TOKEN=$(openssl rand -hex 16) sky launch {flags} {NAME}", task)
+    return task
 
 
-def _describe_resources(job: SubmittedJob, options: OPTIONS) -> dict[str, Any]:
-    group = first_group(job)
+def _describe_resources(job: SubmittedJob, group: SubmittedGroup, options: OPTIONS) -> dict[str, Any]:
     found: dict[str, Any] = {"image_id": f"docker:{job.image}"}
     found |= {"infra": options.infra} if options.infra else {}
     if group.instance_type:

@@ -8,35 +8,60 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from dlc.core.errors import UsageError
 from dlc.jobs.job_file import is_address
+from dlc.jobs.run.job import ONLY_GROUP
 from dlc.jobs.run.job_folder import CHANNEL
 from dlc.jobs.run.limits import count_bytes
 from dlc.submit.places import Document, Refusal, SubmittedGroup, SubmittedJob
+from dlc.submit.refusals import name_group_keys, refuse_image, refuse_variables
 
 BASE = "/opt/ml"
 CODE, DATA, CHECKPOINTS, CONFIG = f"{BASE}/code", f"{BASE}/input/data", f"{BASE}/checkpoints", f"{BASE}/input/config"
 LAUNCHER = ("/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py", "train")
 GIBIBYTE = 1 << 30
+# Of a group of dstack.
+LONGEST_GROUP = 40
 
 
-def list_lines(job: SubmittedJob, addresses: str, rank: str) -> list[str]:
-    """Return the lines that each host runs.
-
-    `addresses` and `rank` are the variables in which the client gives all hosts' addresses, a line for each, and the
-    number of this one.
-    """
+def list_lines(job: SubmittedJob, hosts: str) -> list[str]:
+    """Return the lines that each host runs. `hosts` is the line that tells the launcher all hosts, and this one."""
     files: dict[str, Mapping[str, object]] = {
         "hyperparameters.json": {"sagemaker_program": json.dumps(job.program), **job.hyperparameters},
         "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
     }
     written = [f"printf '%s\\n' {shlex.quote(json.dumps(text))} >{CONFIG}/{name}" for name, text in files.items()]
-    hosts = f'export DLC_HOSTS="$(printf \'%s\' "${addresses}" | paste -sd, -)" DLC_RANK="${rank}"'
     return [f"mkdir -p {CONFIG}", *written, hosts, f"exec {shlex.join((*LAUNCHER, *job.arguments))}"]
+
+
+def export_hosts(addresses: str, rank: str) -> str:
+    """Return the line of hosts that are all alike.
+
+    `addresses` and `rank` are the variables in which the client gives all hosts' addresses, a line for each, and the
+    number of this one.
+    """
+    return f'export DLC_HOSTS="$(printf \'%s\' "${addresses}" | paste -sd, -)" DLC_RANK="${rank}"'
+
+
+def has_groups(job: SubmittedJob) -> bool:
+    """Tell whether the job names its groups."""
+    return [group.name for group in job.groups] != [ONLY_GROUP]
+
+
+def name_group(group: SubmittedGroup) -> str:
+    """Return a group's name as both clients take it: small letters, digits and -."""
+    return make_plain(group.name)
+
+
+def make_plain(name: str) -> str:
+    """Return a name in small letters, digits and -."""
+    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def list_code(job: SubmittedJob) -> dict[str, str]:
@@ -51,14 +76,18 @@ def count_gibibytes(size: str) -> int:
     return math.ceil(count_bytes(size) / GIBIBYTE)
 
 
-def refuse_common(job: SubmittedJob) -> Iterator[Refusal]:
+def refuse_common(job: SubmittedJob, client: str) -> Iterator[Refusal]:
     """Yield what neither of them can do."""
-    if len(job.groups) > 1:
-        names = ", ".join(group.name for group in job.groups)
-        yield Refusal(("groups",), "one group: all hosts of a task are alike", names, "slurm, kubernetes, sagemaker")
+    yield from refuse_image(job)
+    yield from refuse_variables(job, client)
     for group in job.groups:
         if group.gpus and not group.gpus.isdigit():
-            yield Refusal(("resources", "gpus"), "a number of GPUs", group.gpus.strip('"'))
+            yield Refusal(name_group_keys(group.name, "gpus"), "a number of GPUs", group.gpus.strip('"'))
+    names = Counter(name_group(group) for group in job.groups)
+    for group in job.groups if has_groups(job) else ():
+        if names[name_group(group)] > 1 or not 1 <= len(name_group(group)) <= LONGEST_GROUP:
+            expected = f"a name of its own in small letters, digits and -, {LONGEST_GROUP} characters at most"
+            yield Refusal(("groups", group.name), expected, name_group(group) or group.name)
 
 
 def refuse_folders(job: SubmittedJob, scheme: str) -> Iterator[Refusal]:
@@ -70,17 +99,13 @@ def refuse_folders(job: SubmittedJob, scheme: str) -> Iterator[Refusal]:
             yield Refusal(keys, f"an address such as {scheme}NAME/folder", word)
 
 
-def write_document(name: str, command: str, value: Mapping[str, Any]) -> Document:
-    """Return the file; its first line is the command that takes it."""
+def write_document(name: str, command: str, *values: Mapping[str, Any]) -> Document:
+    """Return the file of one or several documents; its first line is the command that takes it."""
     # Slow to import, and what only asks for jobs needs none.
     from dlc.core.yaml_text import write_yaml
 
-    return Document(name, f"# {command}\n{write_yaml(dict(value))}", value)
-
-
-def first_group(job: SubmittedJob) -> SubmittedGroup:
-    """Return the only group of a job that was not refused."""
-    return job.groups[0]
+    text = write_yaml(*map(dict, values))
+    return Document(name, f"# {command}\n{text}", values[0] if len(values) == 1 else list(values))
 
 
 def refuse_client(client: str) -> UsageError:

@@ -29,7 +29,7 @@ cp "$file" ../sent
 printf "%s %s" "$HF_TOKEN" "${#DLC_JOB_TOKEN}" >../env
 echo 4711
 """
-SQUEUE = 'case "$*" in *--me*) echo "4711|digits|RUNNING|2026-11-28T10:00:00|2";; *) echo COMPLETED;; esac'
+SQUEUE = 'case "$*" in *--me*) echo "4711|digits|RUNNING|2026-11-28T10:00:00|2|None";; *) echo "COMPLETED|None";; esac'
 
 
 class Login:
@@ -179,6 +179,7 @@ def test_a_dry_run_imports_no_platforms_client(login: Login, place: str) -> None
         "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(code)"
     )
     options = ["role=arn:aws:iam::123456789012:role/Training", "region=eu-west-1", "instance_type=ml.c5.xlarge"]
+    options += ["image=123456789012.dkr.ecr.eu-west-1.amazonaws.com/dlc/pytorch:2.13"]
     words = [word for option in options for word in ("--with", option)] if place == "sagemaker" else []
     argv = [sys.executable, "-P", "-c", program, "submit", "job.yml", "--to", place, "--dry-run", *words]
     done = login.run(argv)
@@ -208,12 +209,14 @@ def test_a_folder_of_another_job_is_left_alone(login: Login) -> None:
     assert kept.is_dir()
 
 
-@pytest.mark.parametrize(("told", "code"), [("0:0", 0), ("7:0", 7), ("0:15", 143)])
+@pytest.mark.parametrize(
+    ("told", "code"), [("COMPLETED|0:0", 0), ("FAILED|7:0", 7), ("FAILED|0:15", 143), ("NODE_FAIL|0:0", 69)]
+)
 def test_who_waits_gets_the_lines_and_the_jobs_code(login: Login, told: str, code: int) -> None:
     login.add("sbatch", f"echo trained >dlc-jobs/digits/log; {SBATCH}")
     login.add("squeue", SQUEUE)
     login.add("scontrol", "exit 1")
-    login.add("sacct", f"echo {told}")
+    login.add("sacct", f'echo "{told}"')
     done = login.dlc("submit", "job.yml", "--to", "slurm", "--wait")
     assert (done.returncode, done.stdout) == (code, "trained\n"), done.stderr
 
@@ -223,7 +226,7 @@ def test_clean_leaves_the_folder_of_a_job_that_may_still_run(login: Login) -> No
     for name in ("docker", "scontrol"):
         login.add(name, "exit 1")
     login.add("squeue", SQUEUE)
-    login.add("sacct", "echo 0:0")
+    login.add("sacct", 'echo "COMPLETED|0:0"')
     for name, words in {"waited": ["--wait"], "left": []}.items():
         login.environ["JOB"] = name
         assert login.dlc("submit", "job.yml", "--to", "slurm", "--name", name, *words).returncode == 0
@@ -251,7 +254,7 @@ def test_the_commands_of_the_page_run(login: Login, tmp_path: Path) -> None:
     login.add("sbatch", f"for folder in dlc-jobs/*; do echo trained >$folder/log; done; {SBATCH}")
     login.add("squeue", SQUEUE)
     login.add("scontrol", "exit 1")
-    login.add("sacct", "echo 0:0")
+    login.add("sacct", 'echo "COMPLETED|0:0"')
     login.add("scancel", f'echo "$@" >{tmp_path}/cancelled')
     (login.folder / "job.yml").unlink()
     page = (SOURCES.parent / "docs/clusters.md").read_text()

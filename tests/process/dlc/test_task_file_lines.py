@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,20 @@ VARIABLES = {skypilot: ("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"), dstack: ("DS
 
 def render(place: Any, folder: Path) -> str:
     """Return the lines, with a folder in place of /opt/ml, and a launcher that explains what it would start."""
-    job = SubmittedJob(
+    value = place.render_job(make_job(folder), place.OPTIONS()).value
+    return explain(value["commands"] if "commands" in value else value["run"].splitlines(), folder)
+
+
+def make_job(folder: Path) -> SubmittedJob:
+    return SubmittedJob(
         name="digits", image="dlc/pytorch:2.13", groups=(SubmittedGroup("homogeneousCluster", 2),),
         code=(folder / "train.py",), program="train.py",
         hyperparameters={"sagemaker_torch_distributed_enabled": "true", "text": "it's $HOME"}, channels={},
         checkpoints="", environment={}, secrets=(), folder=folder, arguments=("--epochs", "3"),
     )  # fmt: skip
-    value = place.render_job(job, place.OPTIONS()).value
-    lines: list[str] = value["commands"] if "commands" in value else value["run"].splitlines()
+
+
+def explain(lines: list[str], folder: Path) -> str:
     launcher = shlex.join([sys.executable, str(find_root() / "src/entrypoint/launcher.py"), "--explain=json", "train"])
     text = "\n".join(lines)
     assert text.count(shlex.join(LAUNCHER)) == 1
@@ -56,3 +63,27 @@ def test_the_launcher_finds_its_hosts_and_its_hyperparameters(
     assert json.loads((tmp_path / "input/config/hyperparameters.json").read_text())["text"] == "it's $HOME"
     words = [word for process in found["processes"] for word in process["argv"]]
     assert words[-2:] == ["--epochs", "3"]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("place", [skypilot, dstack], ids=["skypilot", "dstack"])
+def test_the_launcher_finds_its_group_on_each_host(place: Any, rank: int, tmp_path: Path) -> None:
+    """SkyPilot numbers the hosts of a task, dstack those of all groups."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("print('training')\n")
+    groups = (SubmittedGroup("data_group", 2), SubmittedGroup("dnn_group", 1))
+    value = place.render_job(replace(make_job(tmp_path), groups=groups), place.OPTIONS()).value
+    index = 1 if rank == 2 else 0
+    lines = value["groups"][index]["commands"] if place is dstack else value[1 + index]["run"].splitlines()
+    of_addresses, of_rank = VARIABLES[place]
+    environment = {
+        "PATH": "/usr/bin:/bin", "SAGEMAKER_BASE_DIR": str(tmp_path), of_addresses: "10.0.0.1\n10.0.0.2\n10.0.0.3",
+        of_rank: str(rank if place is dstack else rank - 2 * index), "DLC_NUM_GPUS": "0",
+    }  # fmt: skip
+    done = run_program(["sh", "-eu", "-c", explain(lines, tmp_path)], env=environment, timeout=60.0, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cluster = json.loads(done.stdout)["cluster"]
+    named = ["data-group-0.digits", "data-group-1.digits", "dnn-group-0.digits"]
+    hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3"] if place is dstack else named
+    assert cluster["current_host"] == hosts[rank]
+    assert sorted(cluster["hosts"]) == sorted(hosts)

@@ -64,8 +64,9 @@ def test_a_project_is_made_listed_and_planned(command: Path, wheel: Path, tmp_pa
     assert "train.py" in explained
     said(command, demo, "run", "--save", "job.yml")
     assert "demo/pytorch:2.13-training-cpu-py311-demo" in said(
-        command, demo, "submit", "job.yml", "--to", "slurm", "--dry-run"
-    )
+        command, demo, "submit", "job.yml", "--to", "slurm", "--dry-run",
+        "--image", "registry.example/demo/pytorch:2.13-training-cpu-py311-demo",
+    )  # fmt: skip
 
 
 def test_the_lock_of_a_release_is_not_written(command: Path, tmp_path: Path) -> None:

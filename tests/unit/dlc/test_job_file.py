@@ -18,7 +18,7 @@ from dlc.core.errors import SpecError, UsageError
 from dlc.jobs.job_file import (
     JobFile,
     format_job,
-    list_addresses,
+    list_local_refusals,
     list_open_secrets,
     list_unset,
     make_options,
@@ -133,14 +133,14 @@ GOOD = "image: x\nscript: train.py\n"
          ["4:23: groups.a.program: expected a path in code, which every host gets, found ../data.py"]),
         ("image: x\nscript: /train.py\nsource: code",
          ["2:9: script: expected a path in code, which every host gets, found /train.py"]),
-        (f"{GOOD}groups: {{a: {{hosts: 100}}, b: {{}}}}",
-         ["3:9: groups: expected at most 100 hosts in all, found 101"]),
+        (f"{GOOD}groups: {{a: {{hosts: 100000}}, b: {{}}}}",
+         ["3:9: groups: expected at most 100000 hosts in all, found 100001"]),
         (f"{GOOD}channels: {{training: dat}}",
          ["3:22: channels.training: expected a folder, or an address such as s3://bucket/data, found no folder dat"]),
         (f"{GOOD}hosts: 0", ["3:8: hosts: expected a whole number above 0, found '0'"]),
-        (f"{GOOD}hosts: 101", ["3:8: hosts: expected at most 100 hosts in all, found 101"]),
-        (f"{GOOD}groups: {{a: {{hosts: 60}}, b: {{hosts: 60}}}}",
-         ["3:9: groups: expected at most 100 hosts in all, found 120"]),
+        (f"{GOOD}hosts: 100001", ["3:8: hosts: expected at most 100000 hosts in all, found 100001"]),
+        (f"{GOOD}groups: {{a: {{hosts: 60000}}, b: {{hosts: 60000}}}}",
+         ["3:9: groups: expected at most 100000 hosts in all, found 120000"]),
         (f"{GOOD}distributed: torchrum",
          ["3:14: distributed: expected '', 'torchrun', 'horovod', 'mpi' or 'tensorflow', found 'torchrum'; "
           "did you mean 'torchrun'?"]),
@@ -158,7 +158,8 @@ GOOD = "image: x\nscript: train.py\n"
         (f"{GOOD}hyperparameters: {{layers: [64, 32]}}",
          ["3:27: hyperparameters.layers: expected text, found a list of 2"]),
         (f"{GOOD}places: {{slurn: {{}}}}",
-         ["3:10: places.slurn: expected 'slurm', 'kubernetes' or 'sagemaker', found 'slurn'; did you mean 'slurm'?"]),
+         ["3:10: places.slurn: expected 'slurm', 'kubernetes', 'sagemaker', 'skypilot' or 'dstack', found 'slurn'; "
+          "did you mean 'slurm'?"]),
         (f"{GOOD}image: y", ["3:1: image: expected each key once, found it also at {}/job.yml:1:1"]),
         ("- image", ["1:1: expected a mapping with image and script"]),
         ("image: [", ["1:9: expected YAML, found while parsing a flow node: expected the node content, but found "
@@ -189,8 +190,14 @@ def test_a_path_of_the_file_may_begin_in_a_home_folder(folder: Path, monkeypatch
 
 def test_addresses_are_for_other_places(folder: Path) -> None:
     file = read(folder, f"{GOOD}channels: {{far: s3://bucket/data, near: data}}\ncheckpoints: s3://bucket/saved")
-    assert [keys for keys, _, _ in list_addresses(file)] == [("channels", "far"), ("checkpoints",)]
+    assert [keys for keys, _, _ in list_local_refusals(file)] == [("channels", "far"), ("checkpoints",)]
     assert list(make_options(file).channels) == [f"near={folder}/data"]
+
+
+def test_this_machine_has_100_hosts_and_names_them_itself(folder: Path) -> None:
+    file = read(folder, f"{GOOD}hosts: 101\nenvironment: {{DLC_HOSTS: 'a,b', DLC_RANK: {{from: environment}}}}\n")
+    found = [".".join(map(str, keys)) for keys, _, _ in list_local_refusals(file)]
+    assert found == ["hosts", "environment.DLC_HOSTS", "environment.DLC_RANK"]
 
 
 def test_a_variable_that_the_shell_has_not_is_named_at_its_line(folder: Path) -> None:

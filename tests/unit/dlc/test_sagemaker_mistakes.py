@@ -119,6 +119,31 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"image": f"{REGISTRY.replace('eu-west-1', 'us-east-1')}/dlc/pytorch:2.13"}, {}, "image",
         "the job's region eu-west-1",
     ),
+    "GPUs of a machine that has none": (
+        {"groups": (SubmittedGroup("homogeneousCluster", 1, gpus="2", instance_type="ml.c5.xlarge"),)},
+        {"instance_type": ""}, "resources.gpus", "none, for ml.c5.xlarge has no GPUs",
+    ),
+    "more memory than the machine has": (
+        {"groups": (SubmittedGroup("homogeneousCluster", 1, memory="100000g", instance_type="ml.c5.xlarge"),)},
+        {"instance_type": ""}, "resources.memory", "at most what ml.c5.xlarge has, 8g",
+    ),
+    "more CPUs than the machine has": (
+        {"groups": (SubmittedGroup("data", 1, cpus="5", instance_type="ml.c5.xlarge"),)}, {"instance_type": ""},
+        "groups.data.cpus", "at most what ml.c5.xlarge has, 4",
+    ),
+    "some of the machine's GPUs": (
+        {"groups": (SubmittedGroup("homogeneousCluster", 1, gpus="2"),)}, {"instance_type": "ml.p3.16xlarge"},
+        "resources.gpus", "all, or the 8 that ml.p3.16xlarge has",
+    ),
+    "hosts that the file names": (
+        {"environment": {"DLC_HOSTS": "a,b"}}, {}, "environment.DLC_HOSTS", "hosts that SageMaker names",
+    ),
+    "an image of another registry": (
+        {"image": "registry.example/dlc/pytorch:2.13"}, {}, "image", "an image in ECR",
+    ),
+    "shared memory that is stated": (
+        {"shared_memory": "8g", "states_shared_memory": True}, {}, "shared_memory", "SageMaker sets it by the machine",
+    ),
     "an image outside of ECR": (
         {}, {"image": "docker.io/library/python:3.11"}, "places.sagemaker.image", "an image in ECR",
     ),

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from dlc.__main__ import main
-from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place
+from dlc.jobs.job_file import list_local_refusals, read_job_file
+from dlc.submit.field_table import OPTIONS, REGISTRY
+from dlc.submit.places import (
+    PLACES,
+    SubmittedGroup,
+    SubmittedJob,
+    load_place,
+    make_submitted,
+    read_place_options,
+)
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/scale.md").read_text()
@@ -64,7 +73,7 @@ def test_each_command_answers_what_the_page_says(command: str, capsys: pytest.Ca
         assert re.search(rf"{re.escape(number)} {unit}utes and (that )?{re.escape(str(share))}%", TEXT)
 
 
-@pytest.mark.parametrize("place", ["slurm", "kubernetes", "sagemaker", "skypilot", "dstack"])
+@pytest.mark.parametrize("place", PLACES)
 def test_a_document_says_a_number_of_hosts_and_no_names(place: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     module = load_place(place)
@@ -80,3 +89,38 @@ def test_a_document_says_a_number_of_hosts_and_no_names(place: str, tmp_path: Pa
         return module.render_job(job, module.OPTIONS(**words)).text
 
     assert render(1000).replace("1000", "8") == render(8)
+
+
+@pytest.mark.parametrize("groups", ["", "groups: {data: {hosts: 200}, dnn: {hosts: 800}}\n"], ids=["one", "two"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_file_of_1000_hosts_goes_to_every_place_but_this_machine(place: str, groups: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    text = f"image: {REGISTRY}/pytorch:2.13\nscript: train.py\nhosts: 1000\n{groups}"
+    (tmp_path / "job.yml").write_text(text)
+    file = read_job_file(tmp_path / "job.yml")
+    assert [expected for _, expected, _ in list_local_refusals(file)] == ["at most 100 hosts in all on one machine"]
+    module = load_place(place)
+    options = read_place_options(module, place, None, OPTIONS.get(place, ()))
+    job = make_submitted(file, image=file.spec.image, name="digits", folder=tmp_path / "digits")
+    assert job.hosts == 1000
+    assert list(module.refuse_job(job, options)) == []
+    assert ("800" if groups else "1000") in module.render_job(job, options).text
+
+
+@pytest.mark.parametrize(("hosts", "code"), [("100", 0), ("101", 2)])
+def test_this_machine_runs_100_hosts_and_saves_a_file_of_more(hosts: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    words = ["run", "--hosts", hosts, "dlc/pytorch:2.13-training-cpu-py311", str(tmp_path / "train.py")]
+    assert main([*words[:1], "--explain", *words[1:]]) == code
+    assert main([*words[:1], "--save", str(tmp_path / "job.yml"), *words[1:]]) == 0
+    assert f"hosts: {hosts}" in (tmp_path / "job.yml").read_text()
+
+
+@pytest.mark.parametrize("name", ["DLC_HOSTS", "DLC_RANK", "DLC_GROUPS", "JOBSET_NAME", "SLURM_JOB_ID"])
+def test_a_variable_that_says_who_the_hosts_are_is_refused_here_too(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    words = ["run", "--env", f"{name}=a,b", "--explain", "dlc/pytorch:2.13-training-cpu-py311"]
+    assert main([*words, str(tmp_path / "train.py")]) == 2
+    assert f"--env {name}: expected hosts that dlc names" in capsys.readouterr().err

@@ -50,21 +50,27 @@ def put(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return put
 
 
-def test_jobs_that_wait_have_no_start_and_other_lines_are_passed_over(put: Any) -> None:
-    put(squeue=[(0, "a warning\n7|digits|PENDING|N/A|2\n8|more|RUNNING|2026-11-28T10:00:00|1\n", "")])
+def test_jobs_that_wait_have_a_reason_and_no_start_and_other_lines_are_passed_over(put: Any) -> None:
+    rows = (
+        "a warning", "7|digits|PENDING|N/A|2|PartitionTimeLimit", "8|more|RUNNING|2026-11-28T10:00:00|1|None",
+        "9|new|PENDING|N/A|1|None",
+    )  # fmt: skip
+    put(squeue=[(0, "".join(f"{row}\n" for row in rows), "")])
     assert client.list_jobs(OPTIONS()) == [
-        PlacedJob("7", "digits", "PENDING", "", "2"),
+        PlacedJob("7", "digits", "PENDING: PartitionTimeLimit", "", "2"),
         PlacedJob("8", "more", "RUNNING", "2026-11-28T10:00:00", "1"),
+        PlacedJob("9", "new", "PENDING", "", "1"),
     ]
 
 
 @pytest.mark.parametrize(
     ("shown", "told", "code"),
     [
-        ("JobId=7 JobName=digits ExitCode=9:0 StdOut=/x/log", "1:0", 9),
-        ("JobId=7 Comment=a=b ExitCode=0:15", "1:0", 143),
-        ("", "3:0\n0:0\n", 3),
-        ("JobId=7 without a code", "0:0", 0),
+        ("JobId=7 JobState=FAILED JobName=digits ExitCode=9:0 StdOut=/x/log", "COMPLETED|0:0", 9),
+        ("JobId=7 JobState=FAILED Comment=a=b ExitCode=0:15", "COMPLETED|0:0", 143),
+        ("JobId=7 JobState=FAILED ExitCode=3:0 Comment=x JobState=COMPLETED ExitCode=0:0", "", 3),
+        ("", "FAILED|3:0\nCOMPLETED|0:0\n", 3),
+        ("JobId=7 without a code", "COMPLETED|0:0", 0),
     ],
 )
 def test_the_code_is_the_controllers_and_later_that_of_the_accounts(put: Any, shown: str, told: str, code: int) -> None:
@@ -72,22 +78,89 @@ def test_the_code_is_the_controllers_and_later_that_of_the_accounts(put: Any, sh
     assert client.wait_for_job("7", OPTIONS()) == code
 
 
-@pytest.mark.parametrize("told", ["", "None assigned"])
-def test_a_job_of_which_nobody_knows_the_code_is_an_error(put: Any, told: str) -> None:
-    put(squeue=[GONE], scontrol=[(1, "", "gone")], sacct=[(0, told, "")])
-    with pytest.raises(DlcError, match="7: expected the exit code of a job that has ended, found "):
+@pytest.mark.parametrize("is_gone", [False, True], ids=["controller", "accounts"])
+@pytest.mark.parametrize(
+    ("state", "exit_code", "code"),
+    [
+        ("COMPLETED", "0:0", 0),
+        ("NODE_FAIL", "0:0", 69),
+        ("NODE_FAIL", "1:0", 1),
+        ("BOOT_FAIL", "0:0", 69),
+        ("CANCELLED", "0:0", 143),
+        ("CANCELLED by 1000", "0:0", 143),
+        ("CANCELLED", "0:15", 143),
+        ("PREEMPTED", "0:0", 143),
+        ("TIMEOUT", "0:0", 143),
+        ("DEADLINE", "0:0", 143),
+        ("OUT_OF_MEMORY", "0:125", 137),
+        ("OUT_OF_MEMORY", "0:0", 137),
+        ("FAILED", "0:0", 1),
+    ],
+)
+def test_a_job_ends_with_0_only_if_slurm_says_that_it_is_complete(
+    put: Any, capsys: pytest.CaptureFixture[str], is_gone: bool, state: str, exit_code: str, code: int
+) -> None:
+    shown = GONE if is_gone else (0, f"JobId=7 JobState={state} Reason=None ExitCode={exit_code}", "")
+    put(squeue=[GONE], scontrol=[shown], sacct=[(0, f"{state}|{exit_code}\n", "")])
+    assert client.wait_for_job("7", OPTIONS()) == code
+    said = capsys.readouterr().err
+    assert (f"7: Slurm says {state.split()[0]}: " in said) is (state not in ("COMPLETED", "FAILED"))
+
+
+@pytest.mark.parametrize(
+    ("second", "code"), [("COMPLETED ExitCode=0:0", 0), ("NODE_FAIL ExitCode=0:0", 69), ("CANCELLED ExitCode=0:9", 137)]
+)
+def test_a_component_that_did_not_end_well_is_the_jobs_end(put: Any, second: str, code: int) -> None:
+    shown = f"JobId=7 JobState=COMPLETED ExitCode=0:0\nJobId=8 HetJobOffset=1 JobState={second}\n"
+    put(squeue=[(0, "COMPLETED|None\nCOMPLETED|None\n", "")], scontrol=[(0, shown, "")])
+    assert client.wait_for_job("7", OPTIONS()) == code
+
+
+def test_a_job_that_starts_again_while_its_end_is_read_has_not_ended(put: Any) -> None:
+    cluster = put(
+        squeue=[(0, "NODE_FAIL|None\n", ""), (0, "PENDING|BeginTime\n", ""), (0, "COMPLETED|None\n", "")],
+        scontrol=[(0, "JobId=7 JobState=PENDING ExitCode=0:0", ""), (0, "JobId=7 JobState=COMPLETED ExitCode=0:0", "")],
+        sacct=[(0, "PENDING|0:0\n", "")],
+    )
+    assert client.wait_for_job("7", OPTIONS()) == 0
+    assert cluster.pauses == 2
+
+
+def test_why_a_job_waits_is_told_once_with_what_to_do(put: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    put(
+        squeue=[(0, f"PENDING|{why}\n", "") for why in ("None", "Priority", "PartitionTimeLimit", "PartitionTimeLimit")]
+        + [(0, "COMPLETED|None\n", "")],
+        scontrol=[(0, "JobId=7 JobState=COMPLETED ExitCode=0:0", "")],
+    )
+    assert client.wait_for_job("7", OPTIONS()) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "dlc: 7 waits: Priority"
+    assert second.startswith("dlc: 7 waits: PartitionTimeLimit; a longer time than the partition allows; ")
+
+
+@pytest.mark.parametrize("told", ["", "None assigned", "COMPLETED|", "RUNNING|0:0"])
+def test_a_job_of_which_nobody_knows_the_end_is_an_error(put: Any, told: str) -> None:
+    put(squeue=[GONE], scontrol=[GONE], sacct=[(0, told, "")])
+    with pytest.raises(DlcError, match="7: expected state and exit code of a job that has ended, found "):
+        client.wait_for_job("7", OPTIONS())
+
+
+def test_a_controller_that_stays_busy_with_an_ended_job_is_an_error(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "CONTROLLER_SECONDS", -1.0)
+    put(squeue=[GONE], scontrol=[BUSY], sacct=[(1, "", "no accounts")])
+    with pytest.raises(DlcError, match="7: expected how the job has ended, found no word of it"):
         client.wait_for_job("7", OPTIONS())
 
 
 def test_a_job_goes_on_while_a_component_runs_or_the_controller_is_busy(put: Any) -> None:
     cluster = put(
         squeue=[
-            (0, "RUNNING\nPENDING\n", ""),
+            (0, "RUNNING|None\nPENDING|Priority\n", ""),
             BUSY,
-            (0, "COMPLETED\nCOMPLETING\n", ""),
-            (0, "COMPLETED\nFAILED\n", ""),
+            (0, "COMPLETED|None\nCOMPLETING|None\n", ""),
+            (0, "COMPLETED|None\nFAILED|NonZeroExitCode\n", ""),
         ],
-        scontrol=[(0, "ExitCode=1:0", "")],
+        scontrol=[(0, "JobState=FAILED ExitCode=1:0", "")],
     )
     assert client.wait_for_job("7", OPTIONS()) == 1
     assert cluster.pauses == 3
@@ -104,7 +177,8 @@ def test_a_controller_that_stays_away_is_named_with_the_remedy(put: Any, monkeyp
 def test_a_log_is_where_the_controller_says_and_is_followed_to_the_jobs_end(put: Any, tmp_path: Path) -> None:
     log = tmp_path / "slurm-7.out"
     cluster = put(
-        squeue=[(0, "RUNNING", ""), (0, "COMPLETED", "")], scontrol=[(0, f"JobId=7 StdOut={log} StdErr=/x", "")]
+        squeue=[(0, "RUNNING|None", ""), (0, "COMPLETED|None", "")],
+        scontrol=[(0, f"JobId=7 StdOut={log} StdErr=/x", "")],
     )
     out = io.StringIO()
     cluster.on_pause = lambda: log.write_bytes(b"epoch 1\n\xff\n")

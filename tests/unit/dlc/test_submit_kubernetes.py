@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dlc.core.errors import SpecError, UsageError
 from dlc.jobs.job_file import read_job_file
 from dlc.jobs.run.lifecycle import HostLog
 from dlc.submit import kubernetes
@@ -265,6 +266,9 @@ def test_a_large_source_is_refused_with_the_ways_that_are_left(tmp_path: Path) -
         ({"channels": {"training": "/data"}}, "channels.training: expected a volume of the cluster"),
         ({"channels": {"training": "s3://bucket/data"}}, "channels.training: expected a volume of the cluster"),
         ({"checkpoints": "/work"}, "checkpoints: expected a volume of the cluster"),
+        ({"checkpoints": "pvc://work/../other"}, "checkpoints: expected a folder in the volume, without .."),
+        ({"channels": {"training": "pvc://work/a/.."}}, "channels.training: expected a folder in the volume"),
+        ({"environment": {"SLURM_JOB_ID": "7"}}, "environment.SLURM_JOB_ID: expected hosts that the cluster names"),
         ({"user": "me"}, "user: expected numbers"),
         ({"environment": {"DLC_HOSTS": "a,b"}}, "environment.DLC_HOSTS: expected hosts that the cluster names"),
         ({"environment": {"DLC_TERMINATION_GRACE": "60"}}, "expected the job's grace, 30, found 60"),
@@ -279,6 +283,43 @@ def test_a_large_source_is_refused_with_the_ways_that_are_left(tmp_path: Path) -
 )  # fmt: skip
 def test_what_a_cluster_cannot_do_is_refused_by_its_name(code: Path, changes: dict[str, Any], said: str) -> None:
     assert said in refused(make_job(code, **changes))
+
+
+@pytest.mark.parametrize("kind", ["jobset", "trainjob"])
+def test_a_time_limit_is_each_groups_and_is_no_reason_to_start_again(code: Path, kind: str) -> None:
+    objects = render(make_job(code), kind=kind, max_run_seconds="3600")
+    assert find_mistakes(objects) == []
+    spec = next(found for each in objects if (found := find_job_set(each)))
+    assert [job["template"]["spec"]["activeDeadlineSeconds"] for job in spec["replicatedJobs"]] == [3600]
+    [rule] = spec["failurePolicy"]["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy", "DeadlineExceeded"])
+    assert "activeDeadlineSeconds" not in json.dumps(render(make_job(code), kind=kind))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("results=pvc://work/../x", "a folder in the volume, without .."),
+        ("source=pvc://work/a/../../x", "a folder in the volume, without .."),
+        ("tolerations=[a b]", "the key of a taint, such as nvidia.com/gpu"),
+        ("tolerations=['']", "the key of a taint, such as nvidia.com/gpu"),
+        ("tolerations=[gpu=yes]", "the key of a taint, such as nvidia.com/gpu"),
+        ("node_selector={disk type: ssd}", "the key of a label"),
+        ("node_selector={disk: s s d}", "the value of a label"),
+        ("node_selector={Example.com/disk: ssd}", "the key of a label"),
+        ("max_run_seconds=0", "a number of seconds"),
+        ("max_run_seconds=1h", "a number of seconds"),
+    ],
+)
+def test_an_option_that_the_server_would_refuse_is_refused_by_a_dry_run(word: str, said: str) -> None:
+    with pytest.raises((UsageError, SpecError), match=said):
+        read_place_options(load_place("kubernetes"), "kubernetes", None, [word])
+
+
+def test_taints_and_labels_that_clusters_have_are_taken() -> None:
+    words = ["tolerations=[nvidia.com/gpu, dedicated]", "node_selector={node.kubernetes.io/x: A_b.c-1, disk: ''}"]
+    read = read_place_options(load_place("kubernetes"), "kubernetes", None, words)
+    assert read.tolerations == ("nvidia.com/gpu", "dedicated")
 
 
 def test_amounts_of_a_job_without_groups_stand_below_its_resources(code: Path) -> None:

@@ -39,7 +39,9 @@ def test_the_example_is_the_sbatch_file_of_the_docs() -> None:
     file = read_job_file(JOB_FILE)
     place = load_place("slurm")
     options = read_place_options(place, "slurm", file.node, ["partition=cpu", "groups.dnn_group.partition=gpu"])
-    submitted = make_submitted(file, image=file.spec.image, name="digits", folder=Path("/shared/dlc-jobs/digits"))
+    submitted = make_submitted(
+        file, image=f"registry.example/{file.spec.image}", name="digits", folder=Path("/shared/dlc-jobs/digits")
+    )
     assert place.refuse_job(submitted, options) == []
     assert place.render_job(submitted, options).text == GOLDEN.read_text()
 
@@ -103,8 +105,12 @@ def test_a_job_that_may_start_again_has_checkpoints_that_all_nodes_see() -> None
     assert "#SBATCH --requeue" in found
     assert "#SBATCH --signal=B:USR1@30" in found
     assert '  ln -sfn /shared/dlc-jobs/digits/checkpoints "$folder/hosts/$host/checkpoints"' in found
-    assert "export DLC_STOPPED_EXIT_CODE=143" in found
-    assert not [line for line in lines(job()) if "checkpoints" in line or "DLC_STOPPED_EXIT_CODE" in line]
+    assert not [line for line in lines(job()) if "checkpoints" in line]
+
+
+@pytest.mark.parametrize("options", [{}, {"time": "60"}, {"requeue": "yes"}], ids=["plain", "time", "requeue"])
+def test_a_stopped_job_is_no_success_so_jobs_that_follow_it_do_not_begin(options: dict[str, Any]) -> None:
+    assert "export DLC_STOPPED_EXIT_CODE=143" in lines(job(), **options)
 
 
 def test_a_jobs_own_code_after_a_stop_stays() -> None:
@@ -189,12 +195,67 @@ def test_a_groups_options_stand_over_the_jobs_and_both_more_options_are_given() 
         ({}, {"groups": {"homogenous": {}}}, ("places", "slurm", "groups", "homogenous")),
         ({}, {"container": "oci"}, ("places", "slurm", "bundle")),
         ({}, {"bundle": "/shared/bundle"}, ("places", "slurm", "bundle")),
+        ({"folder": Path("/home/a#b/x")}, {}, ("places", "slurm", "folder")),
+        ({"folder": Path("/home/it's/x")}, {}, ("places", "slurm", "folder")),
+        ({"folder": Path('/home/a"b/x')}, {}, ("places", "slurm", "folder")),
+        ({"shared_memory": "64g"}, {}, ("shared_memory",)),
+        ({"shared_memory": "8g", "states_shared_memory": True}, {}, ("shared_memory",)),
+        ({"environment": {"DLC_HOSTS": "a,b"}}, {}, ("environment", "DLC_HOSTS")),
+        ({"environment": {"SLURM_JOB_NODELIST": "a"}}, {}, ("environment", "SLURM_JOB_NODELIST")),
+        ({"secrets": ("DLC_JOB_TOKEN", "DLC_RANK")}, {}, ("environment", "DLC_RANK")),
+        ({"environment": {"DLC_TERMINATION_GRACE": "90"}}, {}, ("environment", "DLC_TERMINATION_GRACE")),
+        ({"image": "dlc/pytorch:2.13"}, {}, ("image",)),
+        ({"image": "dlc/pytorch:2.13"}, {"container": "apptainer"}, ("image",)),
+        ({"image": "docker://dlc/pytorch:2.13"}, {"container": "apptainer"}, ("image",)),
     ],
 )
 def test_what_slurm_cannot_do_is_refused_by_name(
     changes: dict[str, Any], options: dict[str, Any], keys: tuple[str, ...]
 ) -> None:
     assert [refusal.keys for refusal in slurm.refuse_job(job(**changes), OPTIONS(**options))] == [keys]
+
+
+@pytest.mark.parametrize("container", ["pyxis", "apptainer"])
+@pytest.mark.parametrize("reference", ["/shared/x.sqsh", "./x", "localhost/dlc:1", "host:5000/dlc:1"])
+def test_an_image_of_a_registry_or_a_file_of_one_is_taken(reference: str, container: str) -> None:
+    assert slurm.refuse_job(job(image=reference), OPTIONS(container=container)) == []
+
+
+def test_nodes_that_need_no_image_take_any_name_of_one() -> None:
+    assert slurm.refuse_job(job(image="dlc/pytorch:2.13"), OPTIONS(container="none")) == []
+    assert slurm.refuse_job(job(image="dlc/pytorch:2.13"), OPTIONS(container="oci", bundle="/b")) == []
+
+
+def test_an_instance_type_is_a_feature_of_the_nodes_and_ones_own_constraint_stands_in_its_place() -> None:
+    groups = (SubmittedGroup("homogeneousCluster", 2, instance_type="ml.p5.48xlarge"),)
+    assert "#SBATCH --constraint=p5.48xlarge" in lines(job(groups=groups))
+    assert "#SBATCH --constraint=h100" in lines(job(groups=groups), constraint="h100")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--array=1-4", "--arr=1-4", "--nodes=3", "--nod=3", "--output=/x", "--test-only", "--wrap=true", "--time=5",
+     "--signal=KILL@9", "--mem=4g", "--export=NONE", "--het-group=1", "--parsable"],
+)  # fmt: skip
+def test_an_option_that_would_make_another_job_is_refused_also_if_it_is_shortened(option: str) -> None:
+    with pytest.raises(UsageError, match="expected no --"):
+        read_place_options(load_place("slurm"), "slurm", None, [f"extra=[{option}]"])
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--reservation=night", "--gpus=4", "--gres=gpu:a100:4", "--mem-per-cpu=2g", "--begin=now", "--licenses=a"],
+)
+def test_options_of_a_site_are_taken(option: str) -> None:
+    read = read_place_options(load_place("slurm"), "slurm", None, [f"extra=['{option}']"])
+    assert read.extra == (option,)
+
+
+def test_a_bundle_that_a_node_lacks_is_named_before_the_step_begins() -> None:
+    found = lines(job(), container="oci", bundle="/nope")
+    check = found.index("if [ ! -f /nope/config.json ]; then")
+    assert check < next(number for number, line in enumerate(found) if line.startswith("srun"))
+    assert "if [ ! -f" not in "\n".join(lines(job()))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from harness.pages import find_blocks
 ROOT = Path(__file__).parents[3]
 PAGE = "docs/clusters/tasks.md"
 DOCS = ROOT / "docs/clusters"
+PLACES = (skypilot, dstack)
 GPUS = SubmittedGroup("homogeneousCluster", 2, cpus="8", memory="60g", gpus="4")
 
 
@@ -100,6 +101,45 @@ def test_a_type_of_machine_says_all_of_its_resources() -> None:
     assert (task.value["spot_policy"], task.value["resources"]) == ("spot", {})
 
 
+def of_groups() -> SubmittedJob:
+    groups = (SubmittedGroup("data_group", 2, cpus="0.5"), SubmittedGroup("dnn_group", 1, cpus="2.5", gpus="4"))
+    trained = {"sagemaker_distribution_instance_groups": '["dnn_group"]'}
+    return job(groups=groups, hyperparameters=trained, shared_memory="8g")
+
+
+def test_groups_are_a_job_group_of_skypilot() -> None:
+    options = skypilot.OPTIONS(accelerator="A100")
+    assert skypilot.refuse_job(of_groups(), options) == []
+    document = skypilot.render_job(of_groups(), options)
+    assert "sky jobs launch" in document.text.splitlines()[0]
+    header, data, dnn = yaml.safe_load_all(document.text)
+    assert header == {"name": "digits", "execution": "parallel", "primary_tasks": ["dnn-group"]}
+    assert [(task["name"], task["num_nodes"]) for task in (data, dnn)] == [("data-group", 2), ("dnn-group", 1)]
+    assert "accelerators" not in data["resources"]
+    assert dnn["resources"]["accelerators"] == "A100:4"
+    groups = "'data_group=data-group-[0-1].digits;dnn_group=dnn-group-[0-0].digits'"
+    for task, before in ((data, 0), (dnn, 2)):
+        assert f'export DLC_GROUPS={groups} DLC_RANK="$(({before} + SKYPILOT_NODE_RANK))"' in task["run"]
+
+
+def test_groups_are_those_of_dstack_each_with_whole_cpus_and_no_fewer() -> None:
+    options = dstack.OPTIONS(accelerator="A100")
+    assert dstack.refuse_job(of_groups(), options) == []
+    task = yaml.safe_load(dstack.render_job(of_groups(), options).text)
+    # dstack takes no `nodes`, `commands` beside groups, and gives them no resources of the task.
+    assert not {"nodes", "commands", "resources"} & set(task)
+    assert [(group["name"], group["nodes"]) for group in task["groups"]] == [("data-group", 2), ("dnn-group", 1)]
+    assert [group["resources"]["cpu"] for group in task["groups"]] == ["1..", "3.."]
+    assert [group["resources"].get("gpu") for group in task["groups"]] == [None, "A100:4"]
+
+
+def test_a_variable_of_several_lines_is_set_by_the_shell_of_dstack() -> None:
+    task = dstack.render_job(job(environment={"KEY": "-----BEGIN\nit's", "A": "b"}), dstack.OPTIONS()).value
+    assert task["env"][:1] == ["A=b"]
+    assert not [word for word in task["env"] if word.startswith("KEY")]
+    assert task["commands"][0] == "export KEY='-----BEGIN\nit'\"'\"'s'"
+
+
 @pytest.mark.parametrize(
     ("name", "made"),
     [("digits", "digits"), ("20261128-1", "dlc-20261128-1"), ("My_Job.2", "my-job-2"), ("a" * 63, "a" * 41)],
@@ -111,8 +151,29 @@ def test_dstack_gets_a_name_that_it_takes(name: str, made: str) -> None:
 @pytest.mark.parametrize(
     ("place", "changes", "keys", "expected"),
     [
-        (skypilot, {"groups": (SubmittedGroup("a", 1), SubmittedGroup("b", 1))}, ("groups",), "one group"),
-        (dstack, {"groups": (SubmittedGroup("a", 1), SubmittedGroup("b", 1))}, ("groups",), "one group"),
+        (
+            dstack,
+            {"groups": (SubmittedGroup("a", 1, instance_type="g5.xlarge"), SubmittedGroup("b", 1))},
+            ("groups",),
+            "one instance type for all groups",
+        ),
+        (skypilot, {"groups": (SubmittedGroup("a_b", 1), SubmittedGroup("a.b", 1))}, ("groups", "a_b"), "a name of"),
+        (dstack, {"groups": (SubmittedGroup("a" * 41, 1),)}, ("groups", "a" * 41), "a name of"),
+        (dstack, {"groups": (replace(GPUS, gpus=""),)}, ("places", "dstack", "accelerator"), "an accelerator with"),
+        (
+            skypilot,
+            {"groups": (SubmittedGroup("homogeneousCluster", 1, instance_type="ml.g5.xlarge", memory="999g"),)},
+            ("resources", "memory"),
+            "at most what ml.g5.xlarge has",
+        ),
+        (
+            dstack,
+            {"groups": (SubmittedGroup("homogeneousCluster", 1, instance_type="ml.g5.xlarge", cpus="64"),)},
+            ("resources", "cpus"),
+            "at most what ml.g5.xlarge has",
+        ),
+        *((place, {"image": "dlc/pytorch:2.13"}, ("image",), "an image with its registry") for place in PLACES),
+        *((place, {"environment": {"DLC_HOSTS": "a"}}, ("environment", "DLC_HOSTS"), "hosts that") for place in PLACES),
         (dstack, {"groups": (replace(GPUS, gpus="all"),)}, ("resources", "gpus"), "a number of GPUs"),
         (skypilot, {"channels": {"training": "/data"}}, ("channels", "training"), "an address such as s3://"),
         (dstack, {"channels": {"training": "s3://b/x"}}, ("channels", "training"), "an address such as volume://"),
@@ -146,7 +207,7 @@ def test_dlc_prints_the_file_and_sends_it_nowhere(
     monkeypatch.setenv("HF_TOKEN", "x")
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
     monkeypatch.chdir(ROOT)
-    words = ["submit", "examples/ci/job.yml", "--to", place, "--name", "digits"]
+    words = ["submit", "examples/ci/job.yml", "--to", place, "--name", "digits", "--image", "registry.example/dlc:1"]
     assert main([*words, "--dry-run"]) == 0
     assert "launcher.py train" in capsys.readouterr().out
     assert main(words) == UsageError.exit_code

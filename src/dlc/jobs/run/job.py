@@ -25,7 +25,10 @@ SHARED_MEMORY = "8g"
 STOP_SECONDS = 30
 TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
 GRACE = "DLC_TERMINATION_GRACE"
-MOST_HOSTS = 100
+# Of a job on this machine, and of one that a place runs.
+MOST_HOSTS, MOST_PLACE_HOSTS = 100, 100_000
+# Whoever starts the hosts says by these who they are: the launcher would wait for others, or be told twice.
+HOST_VARIABLE = re.compile(r"DLC_(GROUPS|HOSTS|NUM_HOSTS|RANK|SERVICE)|JOBSET_NAME|SLURM_\w+")
 # What --distributed takes -> the hyperparameter by which a job asks for it.
 STRATEGIES = {
     "torchrun": "sagemaker_torch_distributed_enabled",
@@ -147,12 +150,21 @@ class Options:
     arguments: Sequence[str] = ()
 
 
-def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
+def make_job(
+    options: Options,
+    environ: Mapping[str, str],
+    *,
+    image: str,
+    id: str,  # noqa: A002
+    folder: Path,
+    token: str,
+    most_hosts: int = MOST_HOSTS,
+) -> Job:
     """Make the job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong.
 
     The job's hosts trust the certificates of DLC_CA_BUNDLE: they are behind the same proxies as dlc.
     """
-    groups = _read_groups(options)
+    groups = _read_groups(options, most_hosts)
     environment, by_name = _read_environment(options, environ)
     secrets = {**({} if TOKEN in environment else {TOKEN: token}), **by_name}
     return Job(
@@ -179,11 +191,11 @@ def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: st
     )
 
 
-def _read_groups(options: Options) -> tuple[Group, ...]:
+def _read_groups(options: Options, most_hosts: int) -> tuple[Group, ...]:
     """Read the groups with all that is said of each. A group without a number has --hosts hosts."""
     sizes = _read_sizes(options)
-    if not 1 <= sum(sizes.values()) <= MOST_HOSTS:
-        raise _usage_error("--hosts, --group", f"1 to {MOST_HOSTS} hosts in all", str(sum(sizes.values())))
+    if not 1 <= sum(sizes.values()) <= most_hosts:
+        raise _usage_error("--hosts, --group", f"1 to {most_hosts} hosts in all", str(sum(sizes.values())))
     names = list(sizes)
     types = _read_by_group(options.instance_types, "--instance-type", names, read_instance)
     programs = _read_by_group(options.programs, "--program", names, _read_file)
@@ -207,7 +219,7 @@ def _read_sizes(options: Options) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for word in options.groups:
         name, _, number = word.partition("=")
-        if not re.fullmatch(NAME, name) or not re.fullmatch(r"([1-9][0-9]{0,3})?", number):
+        if not re.fullmatch(NAME, name) or not re.fullmatch(r"([1-9][0-9]{0,5})?", number):
             raise _usage_error("--group", "NAME=HOSTS, such as data_group=2", word)
         if name in sizes:
             raise _usage_error("--group", "each group once", f"{name} twice")

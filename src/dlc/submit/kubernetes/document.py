@@ -11,16 +11,14 @@ from dlc.submit.kubernetes.names import name_group, name_object
 from dlc.submit.kubernetes.options import KubernetesOptions, read_claim
 from dlc.submit.kubernetes.pod import CONFIG, Object, make_pod
 from dlc.submit.kubernetes.source import NAME, pack_code
-from dlc.submit.places import STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
+from dlc.submit.places import LOST_CODE, STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
 
 JOB_SET, TRAIN_JOB = "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"
 QUEUE = "kueue.x-k8s.io/queue-name"
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 # The Kubeflow SDK lists no job of a namespace if one of its runtimes lacks this label. The launcher decides what runs.
 FRAMEWORK = {"trainer.kubeflow.org/framework": "dlc"}
-TRAINING_GROUPS = "sagemaker_distribution_instance_groups"
-# The launcher's codes: another host was lost, a stop. A new start helps; after all others the job fails again.
-LOST_CODE = 69
+# Another host was lost, a stop. A new start helps; after all other codes the job fails again.
 RETRIED = [LOST_CODE, STOPPED_CODE]
 # In place of a secret's value.
 SECRET = "set by dlc submit"  # noqa: S105 - what --dry-run shows
@@ -88,7 +86,7 @@ def make_job_set(job: SubmittedJob, options: KubernetesOptions) -> Object:
 
 def make_spec(job: SubmittedJob, options: KubernetesOptions) -> Object:
     """Return a replicated job for each group, and when all of them have ended, well or not."""
-    targets = [name_group(group.name) for group in find_training_groups(job)]
+    targets = [name_group(group.name) for group in job.training_groups]
     every = len(targets) == len(job.groups)
     return {
         # The headless service, called as the JobSet.
@@ -99,7 +97,7 @@ def make_spec(job: SubmittedJob, options: KubernetesOptions) -> Object:
             # All hosts start together: new pods have the names of the old ones.
             "restartStrategy": "BlockingRecreate",
             "rules": [
-                {"name": "wouldFailAgain", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
+                {"name": "wouldFailAgain", "action": "FailJobSet", "onJobFailureReasons": _list_reasons(options)},
             ],
         },
         "replicatedJobs": [
@@ -109,20 +107,14 @@ def make_spec(job: SubmittedJob, options: KubernetesOptions) -> Object:
     }
 
 
-def find_training_groups(job: SubmittedJob) -> list[SubmittedGroup]:
-    """Return the groups whose end is the job's: those that the job is distributed over, else all."""
-    stated = job.hyperparameters.get(TRAINING_GROUPS, "[]")
-    try:
-        names = json.loads(stated)
-    except ValueError:
-        names = [stated]
-    found = [group for group in job.groups if isinstance(names, list) and group.name in names]
-    return found or list(job.groups)
+def _list_reasons(options: KubernetesOptions) -> list[str]:
+    """Return why a failed group ends the job without a new start. A time limit would begin anew with it."""
+    return ["PodFailurePolicy", *(["DeadlineExceeded"] if options.max_run_seconds else [])]
 
 
 def make_group(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOptions) -> Object:
     """Return a group's Job. One host that fails ends it: the launcher has ended the others by then."""
-    is_trainer = options.kind == "trainjob" and group == find_training_groups(job)[0]
+    is_trainer = options.kind == "trainjob" and group == job.training_groups[0]
     labels = {JOB: job.name, **({ANCESTOR: "trainer"} if is_trainer else {})}
     return {
         "metadata": {"labels": labels},
@@ -131,6 +123,7 @@ def make_group(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOpti
             "completions": group.hosts,
             "parallelism": group.hosts,
             "backoffLimit": 0,
+            **({"activeDeadlineSeconds": int(options.max_run_seconds)} if options.max_run_seconds else {}),
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
                 "rules": [
@@ -153,7 +146,7 @@ def make_runtime(job: SubmittedJob, options: KubernetesOptions) -> Object:
         "apiVersion": TRAIN_JOB,
         "kind": "TrainingRuntime",
         "metadata": {**metadata, "labels": {**metadata["labels"], **FRAMEWORK}},
-        "spec": {"mlPolicy": {"numNodes": find_training_groups(job)[0].hosts}, "template": template},
+        "spec": {"mlPolicy": {"numNodes": job.training_groups[0].hosts}, "template": template},
     }
 
 
@@ -164,5 +157,5 @@ def make_train_job(job: SubmittedJob, options: KubernetesOptions) -> Object:
         "apiVersion": TRAIN_JOB,
         "kind": "TrainJob",
         "metadata": _make_metadata(job, options, waits=True),
-        "spec": {"runtimeRef": reference, "trainer": {"numNodes": find_training_groups(job)[0].hosts}},
+        "spec": {"runtimeRef": reference, "trainer": {"numNodes": job.training_groups[0].hosts}},
     }

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dlc.core.checkout import read_workspace
-from dlc.jobs.run.job import ONLY_GROUP
 from dlc.jobs.run.limits import count_bytes
 from dlc.submit.kubernetes.options import KubernetesOptions
+from dlc.submit.machines import ALL, SAGEMAKER, find_machine, refuse_more
 from dlc.submit.places import Refusal, SubmittedGroup, SubmittedJob
+from dlc.submit.refusals import name_group_keys
 
 if TYPE_CHECKING:
     from dlc.buildspec.instances import Instance
 
-# SageMaker's name of an instance type begins so.
-SAGEMAKER = "ml."
-ALL = "all"
 GPU, NEURON, EFA = "nvidia.com/gpu", "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 # Interfaces of a machine with EFA that has more than one
 # (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html).
@@ -30,23 +26,10 @@ SHARE_OF_CPUS, SHARE_OF_MEMORY = 0.9, 0.85
 Amounts = dict[str, str]
 
 
-@lru_cache(maxsize=1)
-def _read_machines() -> dict[str, Instance]:
-    # The models of the whole buildspec: most jobs name no instance type.
-    from dlc.buildspec.instances import read_instances
-
-    return dict(read_instances(read_workspace()).instances)
-
-
 def list_types(group: SubmittedGroup) -> list[str]:
     """Return how nodes of the group's instance type may be labelled: HyperPod keeps SageMaker's `ml.`."""
     bare = group.instance_type.removeprefix(SAGEMAKER)
     return [bare, SAGEMAKER + bare] if bare else []
-
-
-def find_machine(group: SubmittedGroup) -> Instance | None:
-    """Return the machine of the group's instance type, None if it names none or the catalogue lacks it."""
-    return _read_machines().get(group.instance_type.removeprefix(SAGEMAKER)) if group.instance_type else None
 
 
 def make_resources(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOptions) -> dict[str, Amounts]:
@@ -54,7 +37,7 @@ def make_resources(job: SubmittedJob, group: SubmittedGroup, options: Kubernetes
 
     What the job states is both. Without it a pod asks for most of its machine, and may use all that is free.
     """
-    machine = find_machine(group)
+    machine = find_machine(group.instance_type)
     limits: Amounts = {}
     requests: Amounts = {}
     if group.cpus:
@@ -94,26 +77,15 @@ def _count_devices(
 def refuse_resources(job: SubmittedJob) -> Iterator[Refusal]:
     """Yield amounts that no node has, or that Kubernetes cannot be asked for."""
     for group in job.groups:
-        machine = find_machine(group)
+        machine = find_machine(group.instance_type)
         if group.gpus == ALL and not (machine and int(machine.gpus)):
-            yield _refuse(group, "gpus", "a number of GPUs, or an instance type that has some", ALL)
+            yield Refusal(
+                name_group_keys(group.name, "gpus"), "a number of GPUs, or an instance type that has some", ALL
+            )
         elif group.gpus and group.gpus != ALL and not group.gpus.isdigit():
-            yield _refuse(group, "gpus", "a number of GPUs: the cluster chooses which", group.gpus.strip('"'))
-        if machine:
-            yield from _refuse_more(group, machine)
-
-
-def _refuse_more(group: SubmittedGroup, machine: Instance) -> Iterator[Refusal]:
-    has = f"at most what {group.instance_type} has"
-    if float(group.cpus or 0) > int(machine.vcpus):
-        yield _refuse(group, "cpus", f"{has}, {machine.vcpus}", group.cpus)
-    if count_bytes(group.memory or "0") > float(machine.memory) * (1 << 30):
-        yield _refuse(group, "memory", f"{has}, {machine.memory}g", group.memory)
-    if group.gpus.isdigit() and int(group.gpus) > int(machine.gpus):
-        yield _refuse(group, "gpus", f"{has}, {machine.gpus}", group.gpus)
-
-
-def _refuse(group: SubmittedGroup, kind: str, expected: str, found: str) -> Refusal:
-    if group.name == ONLY_GROUP:
-        return Refusal(("resources", kind), expected, found)
-    return Refusal(("groups", group.name, kind), expected, f"{found} for {group.name}")
+            yield Refusal(
+                name_group_keys(group.name, "gpus"),
+                "a number of GPUs: the cluster chooses which",
+                group.gpus.strip('"'),
+            )
+        yield from refuse_more(group, group.instance_type)

@@ -6,16 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from dlc.jobs.run.job import GRACE
 from dlc.submit.kubernetes.document import make_hyperparameters
 from dlc.submit.kubernetes.machines import refuse_resources
 from dlc.submit.kubernetes.names import refuse_names
-from dlc.submit.kubernetes.options import KubernetesOptions, read_claim
+from dlc.submit.kubernetes.options import KubernetesOptions, leads_out, read_claim
 from dlc.submit.kubernetes.source import MOST_BYTES, SourceTooLargeError, pack_code
 from dlc.submit.places import Refusal, SubmittedJob
+from dlc.submit.refusals import refuse_image, refuse_variables
 
-# The cluster says these.
-TAKEN = ("DLC_GROUPS", "DLC_HOSTS", "DLC_NUM_HOSTS", "DLC_RANK", "DLC_SERVICE", "JOBSET_NAME")
 CLAIM_HINT = "copy it into a volume, and name it by its claim: pvc://CLAIM/FOLDER"
 # With the code's archive an object stays below etcd's 1.5 MiB.
 MOST_HYPERPARAMETERS = 64 << 10
@@ -25,21 +23,13 @@ def refuse_job(job: SubmittedJob, options: KubernetesOptions) -> Sequence[Refusa
     """Return all that a cluster cannot do."""
     return [
         *refuse_names(job),
-        *_refuse_image(job, options),
+        *(() if options.pull_policy == "Never" else refuse_image(job, "pull_policy=Never if the nodes have it")),
         *_refuse_volumes(job),
         *_refuse_code(job, options),
         *refuse_resources(job),
-        *_refuse_settings(job),
+        *_refuse_user(job),
+        *refuse_variables(job, "the cluster"),
     ]
-
-
-def _refuse_image(job: SubmittedJob, options: KubernetesOptions) -> Iterator[Refusal]:
-    """Yield an image without a registry: nodes would ask Docker Hub, where the name is somebody else's."""
-    registry, slash, _ = job.image.partition("/")
-    is_host = bool(slash) and (registry == "localhost" or bool(re.search("[.:]", registry)))
-    if not is_host and options.pull_policy != "Never":
-        hint = "dlc push it and name it with --image; pull_policy=Never if the nodes have it"
-        yield Refusal(("image",), "an image with its registry, such as REGISTRY/NAME:TAG", job.image, hint)
 
 
 def _refuse_volumes(job: SubmittedJob) -> Iterator[Refusal]:
@@ -47,6 +37,8 @@ def _refuse_volumes(job: SubmittedJob) -> Iterator[Refusal]:
     for keys, address in [*named.items(), (("checkpoints",), job.checkpoints)]:
         if address and not read_claim(address):
             yield Refusal(keys, "a volume of the cluster, such as pvc://CLAIM/FOLDER", address, CLAIM_HINT)
+        elif leads_out(address):
+            yield Refusal(keys, "a folder in the volume, without ..", address)
 
 
 def _refuse_code(job: SubmittedJob, options: KubernetesOptions) -> Iterator[Refusal]:
@@ -64,11 +56,6 @@ def _refuse_code(job: SubmittedJob, options: KubernetesOptions) -> Iterator[Refu
         yield Refusal(("hyperparameters",), f"at most {MOST_HYPERPARAMETERS} characters in all", str(size))
 
 
-def _refuse_settings(job: SubmittedJob) -> Iterator[Refusal]:
+def _refuse_user(job: SubmittedJob) -> Iterator[Refusal]:
     if job.user and not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9})?", job.user):
         yield Refusal(("user",), "numbers, such as 1000 or 1000:100", job.user, "id -u USER")
-    for name in (*job.environment, *job.secrets):
-        if name in TAKEN:
-            yield Refusal(("environment", name), "hosts that the cluster names", name, "leave it out")
-    if (stated := job.environment.get(GRACE, str(job.grace))) != str(job.grace):
-        yield Refusal(("environment", GRACE), f"the job's grace, {job.grace}", stated, "say it with grace")

@@ -8,8 +8,10 @@ from typing import Any
 
 from dlc.buildspec.problems import did_you_mean
 from dlc.jobs.job_file import is_address
-from dlc.jobs.run.job import ONLY_GROUP, SHARED_MEMORY
+from dlc.jobs.run.job import GRACE, ONLY_GROUP
+from dlc.submit.machines import refuse_share
 from dlc.submit.places import Refusal, SubmittedJob
+from dlc.submit.refusals import refuse_shared_memory, refuse_variables
 from dlc.submit.sagemaker.request import has_groups, locate_channel, locate_checkpoints, make_request
 from dlc.submit.sagemaker.rules import find_conflicts
 from dlc.submit.sagemaker.settings import SOURCE, Settings
@@ -43,6 +45,10 @@ def refuse_job(job: SubmittedJob, options: Settings) -> list[Refusal]:
     """Return all that SageMaker cannot do, nothing if it can do the job."""
     found = [*_refuse_settings(options), *_refuse_parts(job), *_refuse_types(job, options)]
     found += _refuse_folders(job, options)
+    # A grace that is too long is said already.
+    found += [
+        each for each in refuse_variables(job, "SageMaker") if each.keys[1] != GRACE or job.grace <= GRACE_SECONDS
+    ]
     # Without account and region no address of the request is one.
     if options.role and options.region:
         said = {refusal.keys for refusal in found}
@@ -74,15 +80,9 @@ def _refuse_parts(job: SubmittedJob) -> Iterator[Refusal]:
         yield Refusal(("name",), "a name of letters, digits and -", repr(job.name), f"name: {better or 'job'}")
     if job.user:
         yield Refusal(("user",), "the image's own user", repr(job.user), "set it in the image: dlc build --set")
-    if job.shared_memory not in ("", SHARED_MEMORY):
-        found = repr(job.shared_memory)
-        yield Refusal(("shared_memory",), "none: SageMaker sets it by the machine", found, "leave it out")
+    yield from refuse_shared_memory(job, "SageMaker")
     if job.grace > GRACE_SECONDS:
         yield Refusal(("grace",), f"at most {GRACE_SECONDS}, which is SageMaker's time", str(job.grace))
-    for group in job.groups:
-        if "device" in group.gpus:
-            found = repr(group.gpus)
-            yield Refusal(_keys_of_group(group.name, "gpus"), "all, for a host has all of its machine", found)
 
 
 def _refuse_types(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
@@ -96,6 +96,8 @@ def _refuse_types(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
             yield Refusal(keys, "a type of machine, such as ml.c5.xlarge", "none", hint)
         elif not kind.startswith("ml."):
             yield Refusal(keys, "a type that begins with ml.", repr(kind), f"did you mean 'ml.{kind}'?")
+        if kind:
+            yield from refuse_share(group, kind)
     for name in options.instance_types:
         if name not in names:
             expected = f"a group of the job ({', '.join(names)})"

@@ -10,6 +10,7 @@ from typing import Any
 from dlc.jobs.job_file import is_address
 from dlc.jobs.run.job import GRACE, ONLY_GROUP, TOKEN
 from dlc.submit.places import SubmittedGroup, SubmittedJob
+from dlc.submit.refusals import has_registry
 from dlc.submit.sagemaker.settings import Channel, Settings
 
 ARCHIVE = "sourcedir.tar.gz"
@@ -76,7 +77,7 @@ def locate_archive(job: SubmittedJob, settings: Settings) -> str:
 def locate_image(job: SubmittedJob, settings: Settings) -> str:
     """Return the image's address in ECR; of an image of this machine the place where `dlc push --to ecr` puts it."""
     named = settings.image or job.image
-    return named if ECR.fullmatch(named) or settings.image else f"{settings.registry}/{named}"
+    return named if has_registry(named) or settings.image else f"{settings.registry}/{named}"
 
 
 def locate_channel(name: str, job: SubmittedJob, settings: Settings) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import time
@@ -18,16 +17,26 @@ from dlc.jobs.run.job_folder import RESULTS, copy_code
 from dlc.submit.places import Document, PlacedJob, SubmittedJob
 from dlc.submit.records import find_record
 from dlc.submit.slurm import options as own
+from dlc.submit.slurm.ends import (
+    COMPLETED,
+    ENDED,
+    FAILED,
+    NO_REASON,
+    PENDING,
+    End,
+    explain_waiting,
+    find_code,
+    list_ends,
+    read_fields,
+)
 from dlc.submit.slurm.script import LOG
 
 POLL_SECONDS = 0.5
 # For a controller that does not answer.
 CONTROLLER_SECONDS = 300.0
-# Slurm's words for a job that will not run any more.
-ENDED = (
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
-)  # fmt: skip
-FIELDS = "%i|%j|%T|%S|%D"
+# What squeue and scontrol say of a job that they know no more.
+GONE = "Invalid job id"
+FIELDS = "%i|%j|%T|%S|%D|%r"
 # The first lines of what sbatch says -> what to do about it.
 REMEDIES = {
     "invalid partition": "`sinfo` lists partitions; --with partition=NAME",
@@ -83,8 +92,12 @@ def _cancel_unknown(path: Path) -> None:
 def list_jobs(options: own.OPTIONS) -> list[PlacedJob]:
     """Return the caller's jobs that wait or run."""
     rows = _call(["squeue", "--me", "--noheader", "--format", FIELDS]).stdout.splitlines()
-    fields = [row.split("|") for row in rows if row.count("|") == FIELDS.count("|")]
-    return [PlacedJob(number, name, state, _known(since), nodes) for number, name, state, since, nodes in fields]
+    fields = [row.split("|", FIELDS.count("|")) for row in rows if row.count("|") >= FIELDS.count("|")]
+    return [
+        PlacedJob(number, name, f"{state}: {reason}" if state == PENDING and reason not in NO_REASON else state,
+                  _known(since), nodes)
+        for number, name, state, since, nodes, reason in fields
+    ]  # fmt: skip
 
 
 def _known(word: str) -> str:
@@ -92,11 +105,12 @@ def _known(word: str) -> str:
 
 
 def print_logs(job_id: str, options: own.OPTIONS, out: TextIO, *, follow: bool) -> None:
-    """Print the job's log; with `follow` until the job has ended."""
+    """Print the job's log; with `follow` until the job has ended, and why it waits."""
     path = _find_log(job_id, options)
     place = 0
+    told: set[str] = set()
     while True:
-        is_over = not follow or _has_ended(job_id)
+        is_over = not follow or _has_ended(job_id, told)
         place = _print_from(path, place, out)
         if is_over:
             return
@@ -119,17 +133,29 @@ def _find_log(job_id: str, options: own.OPTIONS) -> Path:
     """Return the log of a job that this machine submitted, or else the one that the controller names."""
     if record := find_record(job_id, "slurm"):
         return (Path(options.folder, record.name) if options.folder else Path(record.folder)) / LOG
-    told = _show(job_id).get("StdOut", "")
+    shown = _show(job_id)
+    told = read_fields(shown.stdout.partition("\n")[0]).get("StdOut", "") if shown.returncode == 0 else ""
     if not told:
         raise UsageError(f"{job_id}: expected a job of Slurm with a log, found none", "dlc ps --to slurm")
     return Path(told)
 
 
 def wait_for_job(job_id: str, options: own.OPTIONS) -> int:
-    """Return the job's exit code when it has ended."""
-    while not _has_ended(job_id):
-        time.sleep(POLL_SECONDS)
-    return _read_code(job_id)
+    """Return 0 if all of the job ended well, else its exit code; Slurm's word for another end goes to stderr."""
+    told: set[str] = set()
+    deadline = time.monotonic() + CONTROLLER_SECONDS
+    ends: list[End] = []
+    while not ends:
+        if not _has_ended(job_id, told):
+            deadline = time.monotonic() + CONTROLLER_SECONDS
+        elif not (ends := _read_ends(job_id)) and time.monotonic() > deadline:
+            remedy = f"`scontrol show job {job_id}` or `sacct -j {job_id}` may tell"
+            raise DlcError(f"{job_id}: expected how the job has ended, found no word of it", remedy)
+        if not ends:
+            time.sleep(POLL_SECONDS)
+    for line in dict.fromkeys(end.describe() for end in ends if end.state not in (COMPLETED, FAILED)):
+        print(f"dlc: {job_id}: {line}", file=sys.stderr)
+    return find_code(ends)
 
 
 def stop_job(job_id: str, options: own.OPTIONS) -> None:
@@ -137,38 +163,48 @@ def stop_job(job_id: str, options: own.OPTIONS) -> None:
     _call(["scancel", job_id])
 
 
-def _has_ended(job_id: str) -> bool:
-    """Tell whether no component of the job waits, runs or ends any more.
+def _has_ended(job_id: str, told: set[str]) -> bool:
+    """Tell whether no component of the job waits, runs or ends any more. Why it waits goes to stderr, once each.
 
     The job goes on while its controller is restarted or busy, so nobody who waits for it is sent away at once.
     """
     deadline = time.monotonic() + CONTROLLER_SECONDS
     while True:
-        done = _call(["squeue", "--noheader", "--jobs", job_id, "--states=all", "--format", "%T"], check=False)
-        if done.returncode == 0 or "Invalid job id" in done.stderr:
-            return all(state in ENDED for state in done.stdout.split())
+        done = _call(["squeue", "--noheader", "--jobs", job_id, "--states=all", "--format", "%T|%r"], check=False)
+        if done.returncode == 0 or GONE in done.stderr:
+            rows = [row.strip().partition("|") for row in done.stdout.splitlines() if row.strip()]
+            for why in (explain_waiting(reason) for state, _, reason in rows if state == PENDING):
+                if why and why not in told:
+                    told.add(why)
+                    print(f"dlc: {job_id} waits: {why}", file=sys.stderr, flush=True)
+            return all(state in ENDED for state, _, _ in rows)
         if time.monotonic() > deadline:
             raise _explain(done)
         time.sleep(POLL_SECONDS)
 
 
-def _show(job_id: str) -> dict[str, str]:
-    """Return what the controller still knows of a job; nothing some minutes after its end."""
-    done = _call(["scontrol", "show", "--oneliner", "job", job_id], check=False)
-    first = done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else ""
-    return dict(pair for pair in (word.split("=", 1) for word in first.split() if "=" in word) if len(pair) == 2)
+def _show(job_id: str) -> Completed:
+    """Ask what the controller still knows of each component of a job: nothing some minutes after its end."""
+    return _call(["scontrol", "show", "--oneliner", "job", job_id], check=False)
 
 
-def _read_code(job_id: str) -> int:
-    """Return the exit code of a job that has ended: 128 and the signal if one ended it."""
-    told = _show(job_id).get("ExitCode", "")
-    if not told:
-        done = _call(["sacct", "--noheader", "--parsable2", "--allocations", "--format", "ExitCode", "-j", job_id])
-        told = done.stdout.split("\n")[0]
-    if not re.fullmatch(r"[0-9]+:[0-9]+", told):
-        raise DlcError(f"{job_id}: expected the exit code of a job that has ended, found {told or 'none'}")
-    code, signal = map(int, told.split(":"))
-    return 128 + signal if signal else code
+def _read_ends(job_id: str) -> list[End]:
+    """Return how each component of a job has ended: by the controller, or later by the accounts.
+
+    Return nothing if a component goes on, or the controller is busy. Raises DlcError if nobody knows the job's end.
+    """
+    shown = _show(job_id)
+    if shown.returncode == 0 and (ends := list_ends(map(read_fields, shown.stdout.splitlines()))):
+        return ends
+    is_gone = bool(shown.returncode) and GONE in shown.stderr
+    words = ["--noheader", "--parsable2", "--allocations", "--format", "State,ExitCode", "-j", job_id]
+    told = _call(["sacct", *words], check=is_gone)
+    rows = [row.partition("|") for row in told.stdout.splitlines() if row.strip()]
+    ends = list_ends({"JobState": state, "ExitCode": code} for state, _, code in rows)
+    if is_gone and not ends:
+        found = ", ".join("|".join(row) for row in rows) or "none"
+        raise DlcError(f"{job_id}: expected state and exit code of a job that has ended, found {found}")
+    return ends
 
 
 def _call(words: Sequence[str], *, env: Mapping[str, str] | None = None, check: bool = True) -> Completed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -12,18 +13,30 @@ from pydantic import AfterValidator, Field
 from dlc.buildspec.problems import did_you_mean
 from dlc.buildspec.validation import Model
 from dlc.jobs.job_file import is_address
-from dlc.submit.places import PlaceOptions, Refusal, SubmittedJob
+from dlc.submit.places import PlaceOptions, Refusal, SubmittedGroup, SubmittedJob
+from dlc.submit.refusals import name_group_keys, refuse_image, refuse_shared_memory, refuse_variables
 
 # How a site runs containers, and without one.
 PYXIS: Final = "pyxis"
 APPTAINER: Final = "apptainer"
 OCI: Final = "oci"
 NONE: Final = "none"
+# Names of files of images end so.
+SQSH, SIF = ".sqsh", ".sif"
 # What our images start with.
 ENTRYPOINT = ("/usr/bin/tini", "--", "/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py")
 YesNo = Literal["yes", "no"]
-# Separates fields of a mount, of an sbatch file name or of a shell's line.
-NO_PATH = re.compile(r"[:,%\\\s]")
+# Separates fields of a mount, of an sbatch file name or of a line of an sbatch file, in which # begins a comment.
+NO_PATH = re.compile(r"[:,%#'\"\\\s]")
+# Options of sbatch that dlc writes itself, or that would make another job of this one.
+OWN_OPTIONS = (
+    *("account", "array", "constraint", "cpus-per-task", "error", "exclusive", "export", "export-file"),
+    *("gpus-per-node", "het-group", "input", "job-name", "mem", "nodelist", "nodes", "no-requeue", "ntasks"),
+    *("ntasks-per-node", "open-mode", "output", "parsable", "partition", "qos", "requeue", "signal", "test-only"),
+    *("time", "wait", "wrap"),
+)
+# Options that begin another one's name.
+SHORT_OPTIONS = ("gpus",)
 
 
 def _one_word(text: str) -> str:
@@ -36,6 +49,10 @@ def _one_word(text: str) -> str:
 def _long_option(text: str) -> str:
     if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s#\"'\\]+)?", text):
         raise ValueError("an option of sbatch such as --reservation=night")
+    name = text.removeprefix("--").partition("=")[0]
+    # sbatch takes the beginning of a name for the whole.
+    if own := [each for each in OWN_OPTIONS if each.startswith(name) and name not in SHORT_OPTIONS]:
+        raise ValueError(f"no --{own[0]}, which dlc writes itself or which makes another job of this one")
     return text
 
 
@@ -93,13 +110,34 @@ def find_folder(job: SubmittedJob, options: OPTIONS) -> Path:
 
 def refuse_job(job: SubmittedJob, options: OPTIONS) -> list[Refusal]:
     """Return what Slurm cannot do of the job."""
-    return [*_refuse_values(job), *_refuse_paths(job, options), *_refuse_options(job, options)]
+    return [
+        *_refuse_image(job, options),
+        *_refuse_values(job),
+        *_refuse_paths(job, options),
+        *_refuse_options(job, options),
+        *refuse_shared_memory(job, "the site"),
+        *refuse_variables(job, "Slurm"),
+    ]
+
+
+def is_file(image: str, ending: str) -> bool:
+    """Tell whether an image is a file that the nodes have, such as x.sqsh."""
+    return image.startswith(("/", ".")) or image.endswith(ending)
+
+
+def _refuse_image(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
+    if options.container == PYXIS and not is_file(job.image, SQSH):
+        yield from refuse_image(job, f"or a {SQSH} file that the nodes have")
+    # Of the schemes of apptainer only this one is that of Docker references.
+    elif options.container == APPTAINER and not is_file(job.image, SIF):
+        image = job.image.removeprefix("docker://")
+        yield from () if "://" in image else refuse_image(replace(job, image=image), f"or a {SIF} file")
 
 
 def _refuse_values(job: SubmittedJob) -> Iterator[Refusal]:
     for group in job.groups:
         if group.gpus == "all" or group.gpus.startswith('"'):
-            keys = ("groups", group.name, "gpus")
+            keys = name_group_keys(group.name, "gpus")
             yield Refusal(keys, "a number of GPUs, because Slurm chooses which", group.gpus.strip('"'))
     if job.user:
         yield Refusal(("user",), "no other user: Slurm runs a job as who submits it", job.user)
@@ -112,7 +150,7 @@ def _refuse_paths(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
         if is_address(word):
             yield Refusal(keys, "a folder that all nodes see", word, "copy it there first")
         elif NO_PATH.search(word):
-            yield Refusal(keys, "a path without spaces, colons, commas, % and backslashes", word)
+            yield Refusal(keys, "a path without spaces, colons, commas, quotes, #, % and backslashes", word)
 
 
 def _refuse_options(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
@@ -126,15 +164,18 @@ def _refuse_options(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
         yield Refusal(("places", "slurm", "bundle"), f"a bundle with container: {OCI}, and only there", found)
 
 
-def by_group(options: OPTIONS, name: str) -> Mapping[str, str]:
-    """Return the options of one component of the job, the empty ones left out."""
-    own = options.groups.get(name, GroupOptions())
+def by_group(options: OPTIONS, group: SubmittedGroup) -> Mapping[str, str]:
+    """Return the options of one component of the job, the empty ones left out.
+
+    An instance type is a feature of its nodes, as AWS ParallelCluster calls them: sbatch refuses one that no node has.
+    """
+    own = options.groups.get(group.name, GroupOptions())
     stated = {
         "partition": own.partition or options.partition,
         "account": options.account,
         "qos": options.qos,
         "time": options.time,
-        "constraint": own.constraint or options.constraint,
+        "constraint": own.constraint or options.constraint or group.instance_type.removeprefix("ml."),
         "nodelist": own.nodelist or options.nodelist,
     }
     return {key: value for key, value in stated.items() if value}

@@ -12,7 +12,19 @@ from dlc.jobs.run.job import GRACE, ONLY_GROUP
 from dlc.jobs.run.job_folder import CHANNEL
 from dlc.jobs.run.limits import count_bytes
 from dlc.submit.places import STOPPED, STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
-from dlc.submit.slurm.options import APPTAINER, NONE, OCI, OPTIONS, GroupOptions, by_group, find_folder
+from dlc.submit.refusals import has_registry
+from dlc.submit.slurm.options import (
+    APPTAINER,
+    NONE,
+    OCI,
+    OPTIONS,
+    SIF,
+    SQSH,
+    GroupOptions,
+    by_group,
+    find_folder,
+    is_file,
+)
 
 NAME = "job.sbatch"
 LOG = "log"
@@ -35,6 +47,13 @@ for host in $hosts; do
   printf '%s\\n' "$hyperparameters" >"$folder/hosts/$host/input/config/hyperparameters.json"
   printf '%s\\n' "$channels" >"$folder/hosts/$host/input/config/inputdataconfig.json"
 done
+"""
+# Slurm itself says of a bundle that is not there only that the task was interrupted.
+CHECK_BUNDLE = """\
+if [ ! -f {bundle}/config.json ]; then
+  echo "dlc: places.slurm.bundle: expected {bundle}/config.json on $(uname -n), found none" >&2
+  exit 78
+fi
 """
 # Slurm kills what is left after its KillWait, and no option of a job changes that.
 KILL_WAIT = """\
@@ -85,12 +104,20 @@ if [ -n "$warned" ] && [ "$code" -ne 0 ]; then
 fi
 """
 COLLECT = """\
-# Of several files with one name the first host's is taken; the others stay in hosts/.
+# Of several files with one name the first host's is taken, so it is copied last; the others stay in hosts/.
 mkdir -p "$folder/model" "$folder/output"
-for host in $hosts; do
-  cp -Rn "$folder/hosts/$host/model/." "$folder/model/"
-  cp -Rn "$folder/hosts/$host/output/data/." "$folder/output/"
+lost=
+collect() {
+  [ ! -d "$1" ] || cp -R "$1/." "$2/" || lost="$lost $1"
+}
+for host in $(printf '%s\\n' $hosts | tac); do
+  collect "$folder/hosts/$host/model" "$folder/model"
+  collect "$folder/hosts/$host/output/data" "$folder/output"
 done
+if [ -n "$lost" ]; then
+  echo "dlc: not all results are in $folder/model and $folder/output; look in$lost" >&2
+  [ "$code" -ne 0 ] || code=1
+fi
 exit "$code"
 """
 
@@ -103,6 +130,7 @@ def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
         "\n".join(_list_settings(job, options, folder)) + "\n",
         KILL_WAIT,
         PREPARE + "".join(f"{line}\n" for line in _list_links(job, options, folder)),
+        *([CHECK_BUNDLE.format(bundle=shlex.quote(options.bundle))] if options.container == OCI else []),
         _make_step(job, options, folder),
         COLLECT,
     ]
@@ -136,7 +164,7 @@ def _list_component(job: SubmittedJob, group: SubmittedGroup, options: OPTIONS) 
         yield f"--mem={math.ceil(count_bytes(group.memory) / MEBIBYTE)}M"
     if group.gpus:
         yield f"--gpus-per-node={group.gpus}"
-    yield from (f"--{key}={value}" for key, value in by_group(options, group.name).items())
+    yield from (f"--{key}={value}" for key, value in by_group(options, group).items())
     if options.exclusive == "yes":
         yield "--exclusive"
     # Before the time limit the job has its grace to save; KillWait follows the limit.
@@ -159,7 +187,8 @@ def _list_settings(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterato
         yield f"export {key}={shlex.quote(value)}"
     if GRACE not in job.environment:
         yield f"export {GRACE}={job.grace}"
-    if options.requeue == "yes" and STOPPED not in job.environment:
+    # Slurm calls a job complete whose script ends with 0, and jobs that follow it would begin.
+    if STOPPED not in job.environment:
         yield f"export {STOPPED}={STOPPED_CODE}"
     if list(lists) != [ONLY_GROUP]:
         groups = ";".join(f"{group}=${name}" for group, name in lists.items())
@@ -267,13 +296,10 @@ def _list_container_words(job: SubmittedJob, options: OPTIONS, folder: Path) -> 
 
 def _name_enroot(image: str) -> str:
     """Return the image as enroot wants it: REGISTRY#REPOSITORY:TAG; a file of it as it is."""
-    registry, slash, rest = image.partition("/")
-    is_file = image.startswith(("/", ".")) or image.endswith(".sqsh")
-    has_registry = bool(slash) and (set(registry) & set(".:") or registry == "localhost")
-    return f"{registry}#{rest}" if has_registry and not is_file else image
+    registry, _, rest = image.partition("/")
+    return image if is_file(image, SQSH) or not has_registry(image) else f"{registry}#{rest}"
 
 
 def _name_sif(image: str) -> str:
     """Return the image as apptainer wants it; a file of it as it is."""
-    is_file = image.startswith(("/", ".")) or image.endswith(".sif")
-    return shlex.quote(image if is_file or "://" in image else f"docker://{image}")
+    return shlex.quote(image if is_file(image, SIF) or "://" in image else f"docker://{image}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,7 +33,6 @@ UBUNTU = ("noble",)
 PACKAGES = "--include=apt,ca-certificates,git,make"
 KEYRING = "usr/share/keyrings/ubuntu-archive-keyring.gpg"
 MAKE_SECONDS = 900.0
-TRIES, SECONDS_BETWEEN = 4, 20.0
 MEMORY = "8g"
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL",
              "UV_DEFAULT_INDEX")  # fmt: skip
@@ -110,14 +109,14 @@ def make_tar(suite: str, folder: Path) -> Path:
         return target
     # Debian has Ubuntu's keys.
     own = ("--variant=extract", "--include=ubuntu-keyring")
-    run_program([*_mmdebstrap(*own, "trixie", folder / "keys")], timeout=MAKE_SECONDS)
-    options = ("--components=main,universe", f"--keyring={folder / 'keys' / KEYRING}")
-    for _ in range(TRIES):
-        # Ubuntu's mirrors change beneath a reader, who has to begin again.
+    with tempfile.TemporaryDirectory() as keys:
+        # apt reads keys as a user without rights, for whom pytest's folders are closed.
+        Path(keys).chmod(0o755)
+        run_program(_mmdebstrap(*own, "trixie", Path(keys, "debian")), timeout=MAKE_SECONDS)
+        options = ("--components=main,universe", f"--keyring={Path(keys, 'debian', KEYRING)}")
         done = run_program(_mmdebstrap(PACKAGES, *options, suite, target), check=False, timeout=MAKE_SECONDS)
-        if done.returncode == 0:
-            return target
-        time.sleep(SECONDS_BETWEEN)
+    if done.returncode == 0:
+        return target
     pytest.skip(f"no {SYSTEMS[suite]} from Ubuntu's mirror: {last_lines(done.stderr, 3)}")
 
 

@@ -357,7 +357,7 @@ class Session:
     def _before_end(self) -> None:
         """Add to the report what came after the last step."""
         if self._turns is None:
-            self.record.notes += [f"{way}: {text}" for way, text in Dispatch.compared.items()]
+            self.record.compared = dict(Dispatch.compared)
         elif self.phase == CHOOSING:
             self._turns.end(self.steps.count + 1, self._decisions, self.record.cache.get("folder", ""))
         if self.phase in (COMPILED, CHOOSING) and TWICE in str(getattr(sys, "last_value", "")):

@@ -18,6 +18,7 @@ A rank's own file has the same lists, without `ranks`. Of the merged one:
     compiling                    function, seconds: what a rank was compiling when it wrote its report; state: ended if
                                  that was at its end
     warnings, notes              sentences
+    compared                     way: how it was compared with eager, if the way was not chosen by measuring
     choosing                     of the first rank that chose: way and from_step (empty until it was decided), words,
                                  progress (of a choice that is open), kept (by a job before), spent_seconds and
                                  allowed_seconds
@@ -67,6 +68,7 @@ def merge_records(records: list[dict[str, Any]]) -> dict[str, Any]:
         "steps": merge_steps(records),
         "warnings": merge_texts("warnings", records),
         "notes": merge_texts("notes", records),
+        "compared": next((record["compared"] for record in records if record.get("compared")), {}),
     }
     chosen = next((dict(record["choosing"]) for record in records if record.get("choosing")), {})
     result["ways"] = copy.deepcopy(chosen.pop("candidates", []))

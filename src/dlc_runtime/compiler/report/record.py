@@ -33,6 +33,8 @@ class Record:
         self.compiling: list[dict[str, Any]] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
+        # Way -> how it was compared with eager, of a job that does not choose by measuring.
+        self.compared: dict[str, str] = {}
         self.cache: dict[str, Any] = {}
         self.compile_seconds = 0.0
         # Also those beyond MOST.
@@ -125,6 +127,7 @@ class Record:
             "compile_seconds": round(self.compile_seconds, 6),
             "cache": self.cache,
             "notes": self.notes,
+            "compared": self.compared,
             "cache_hits": hits,
             "cache_misses": misses,
             "modules": self.modules,

@@ -177,7 +177,8 @@ def find_paid_step(chosen: dict[str, Any], ways: list[dict[str, Any]]) -> int | 
     if eager <= own:
         return None
     first = int(chosen["from_step"])
-    return max(first, first - 1 + math.ceil(chosen["spent_seconds"] / (eager - own)))
+    back: int = first - 1 + math.ceil(chosen["spent_seconds"] / (eager - own))
+    return max(first, back)
 
 
 def was_compiled(report: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from launch.supervision.killing import KILL_INTERVAL_SECONDS, KILL_SECONDS, TWIC
 from launch.supervision.output import Console
 from launch.supervision.rank_files import RankFolder, make_rank_folder
 from launch.supervision.settings import Settings
-from launch.supervision.stop_attribution import StopAttribution, was_ended_by_stop
+from launch.supervision.stop_attribution import StopAttribution, behind_first, was_ended_by_stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,10 +85,12 @@ class Supervisor:
         self.kill_at = float("inf")
         self.killing = Killing()
         self.several = self.serves = False
+        self.specs: Sequence[ProcessSpec] = ()
+        self.left_running: tuple[str, ...] = ()
 
     def start(self, specs: Sequence[ProcessSpec]) -> None:
         """Start them in order; the first that cannot be started ends the run."""
-        self.several = len(specs) > 1
+        self.specs, self.several = specs, len(specs) > 1
         self.serves = not any(spec.essential for spec in specs)
         prefixed = self.several if self.settings.prefix is None else self.settings.prefix
         if not self.settings.more_follows:
@@ -138,7 +140,7 @@ class Supervisor:
         if outcome.failure:
             self.console.stderr.write(as_frame(outcome.failure, with_lines=self.several).encode("utf-8", "replace"))
         self.console.finish(self._within_margin(OUTPUT_SECONDS, 0.2))
-        return outcome._replace(stopped=bool(self.stop))
+        return outcome._replace(stopped=bool(self.stop), left_running=self.left_running)
 
     def is_stopped_already(self) -> bool:
         """Return whether a stop was asked for before anything was started; then that is the failure."""
@@ -205,9 +207,8 @@ class Supervisor:
             self._stop(signal.SIGTERM, self.verdict.outcome.cause)
             return
         failed = self.verdict.outcome.failure
-        self._say(
-            "another host ended the job, so what runs here is ended" if failed else "the group of hosts has ended well"
-        )
+        ended = "another host ended the job, so what runs here is ended"
+        self._say(ended if failed else "the group of hosts has ended well")
         if self.verdict.kind == HUNG and self.running:
             self.verdict = Verdict(self._with_stacks(self.verdict.outcome), HUNG)
         self._end("verdict", self.settings.end_grace)
@@ -229,22 +230,11 @@ class Supervisor:
         why = self.stop or (elsewhere and f"stopped because {elsewhere} was asked to stop")
         if why:
             return self.attribution.explain(own, why, (self.passed_on or [signal.SIGTERM])[0])
-        first = self.verdict.outcome.failure if self.verdict else None
-        if first is None:
-            return own
-        if first.host in (own.host, self.settings.host):  # the group repeats what we told it, and what it saw before
-            _, told, seen = first.cause.partition(f"{own.cause}; ")
-            return own._replace(cause=f"{own.cause}; {seen}") if told else own
-        return own._replace(cause=f"{first.cause}; then {own.cause}")
-
-    def _note_ended_by_stop(self, what: str) -> None:
-        if self.stop:
-            self.attribution.note_ended_here(what, explains=not self.failure)
+        return behind_first(own, self.verdict.outcome.failure if self.verdict else None, self.settings.host)
 
     def _look_for_a_hang(self) -> None:
-        if self.watchdog is None or self.reasons or self.failure or not self._is_working():
-            return
-        if not self.watchdog.is_hung(self.console.bytes_read):
+        is_sought = self.watchdog and not self.reasons and not self.failure and self._is_working()
+        if not (self.watchdog and is_sought and self.watchdog.is_hung(self.console.bytes_read)):
             return
         cause = self.watchdog.describe(self.settings.host)
         self._say(cause)
@@ -255,9 +245,8 @@ class Supervisor:
     def _with_stacks(self, outcome: Outcome) -> Outcome:
         from launch.supervision import hang  # rarely needed
 
-        return hang.add_stacks(
-            outcome, {pid: child.spec for pid, child in self.running.items()}, self.console, self.ranks
-        )
+        specs = {pid: child.spec for pid, child in self.running.items()}
+        return hang.add_stacks(outcome, specs, self.console, self.ranks)
 
     def _patience(self) -> float:
         """Return the seconds to wait for something to happen."""
@@ -308,10 +297,21 @@ class Supervisor:
         """Begin the end, or bring it forward: SIGTERM to all that has not got one."""
         if reason in self.reasons:
             return
+        self._note_left()
         if not self.reasons or self.reasons == ["stop"]:
             self.stopping.tell_rest() if self.stopping else process_tree.signal_all(signal.SIGTERM)
         self.reasons.append(reason)
         self.kill_at = min(self.kill_at, time.monotonic() + grace)
+
+    def _note_left(self) -> None:
+        """Say which programs a script that ended well had left running: they are ended now."""
+        failed = self.failure or (self.verdict and self.verdict.outcome.failure)
+        is_well = not (self.stop or failed or self.settings.more_follows)
+        if is_well and (orphans := process_tree.find_orphans(but=self.running)):
+            from launch.supervision import left_behind
+
+            line, self.left_running = left_behind.describe_left(orphans, self.specs)
+            self._say(line)
 
     def _reap(self) -> bool:
         """Collect what has ended; False when no child is left. Several at once: a signal's victim is the cause."""
@@ -321,8 +321,9 @@ class Supervisor:
             child.ended(status)
             facts = {"rank": child.spec.rank, "exit_code": child.exit_code}
             self.events.record("end", role=child.spec.role, pid=child.pid, **facts)
-            if was_ended_by_stop(child.exit_code):
-                self._note_ended_by_stop(f"{process_name(child.spec)} on {self.settings.host} {child.how_it_ended}")
+            if self.stop and was_ended_by_stop(child.exit_code):
+                what = f"{process_name(child.spec)} on {self.settings.host} {child.how_it_ended}"
+                self.attribution.note_ended_here(what, explains=not self.failure)
         if ended and "verdict" not in self.reasons:
             self._judge([child for child, _ in ended])
         return any_left
@@ -370,8 +371,9 @@ class Supervisor:
 
     def _kill(self) -> bool:
         """Kill all that is left; return whether to go on: after a stop all else is told first, as the grace ran out."""
-        if "ended" not in self.reasons:
-            self._note_ended_by_stop(f"what was still running on {self.settings.host} was killed")
+        if self.stop and "ended" not in self.reasons:
+            what = f"what was still running on {self.settings.host} was killed"
+            self.attribution.note_ended_here(what, explains=not self.failure)
         if self.reasons == ["stop"] and self.kill_at:
             self._end("grace", float("inf"))
             self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE_SECONDS, 0.2)
@@ -395,4 +397,4 @@ class Supervisor:
 
     def _say(self, text: str) -> None:
         """Write a line of our own, in order with the processes' output."""
-        self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))
+        self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace") if text else b"")

@@ -114,7 +114,7 @@ def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcom
     # Compiles expressions, which a job that succeeds has no use for
     from launch.job.failure_hints import find_hint
 
-    lines = outcome.failure.last_lines
+    lines = (*outcome.failure.error, *outcome.failure.last_lines)
     advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
     if not advice:
         return outcome

@@ -114,7 +114,7 @@ def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcom
     # Compiles expressions, which a job that succeeds has no use for
     from launch.job.failure_hints import find_hint
 
-    lines = outcome.failure.last_lines
+    lines = (*outcome.failure.error, *outcome.failure.last_lines)
     advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
     if not advice:
         return outcome
@@ -149,6 +149,11 @@ def _run_part(request: Request, settings: Settings, group: Member | None = None)
         raise
     if group and not (outcome.stopped or signals.received() or group.stopping_host()):
         outcome = group.explain(outcome)
+    if outcome.left_running:
+        # Most scripts leave nothing
+        from launch.supervision import left_behind
+
+        outcome = left_behind.judge_end(outcome, (paths.model, paths.output_data, paths.checkpoints), settings.host)
     outcome = failure_report.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
     if outcome.stopped and outcome.exit_code == 0:
         outcome = failure_report.as_stopped(

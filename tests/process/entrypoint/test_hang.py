@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -171,3 +172,37 @@ def test_a_hang_on_one_host_brings_the_stacks_of_the_others(tmp_path: Path) -> N
             assert host.exit_code == HANG_CODE
             assert f"the job hangs on {LEADER}" in host.cause
             assert "in waits_for_a_gradient" in host.outcome["failure"]["details"]
+
+
+# It computes, but other programs take the processor: below 1 % of a core is left to it.
+STARVED = """
+import os, pathlib, time
+os.sched_setaffinity(0, {cpu})
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+group = pathlib.Path('/proc/self/autogroup')  # of its session
+if group.exists(): group.write_text('19')
+pathlib.Path('ready').touch()
+end = time.monotonic() + 8
+while time.monotonic() < end: pass
+os.write(1, b'trained')
+os._exit(0)
+"""
+TAKES_THE_PROCESSOR = "import os\nos.sched_setaffinity(0, {cpu})\nwhile True: pass"
+
+
+def test_a_rank_that_other_programs_keep_from_running_does_not_hang(tmp_path: Path) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    busy = [
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", TAKES_THE_PROCESSOR.replace("{cpu}", f"{{{cpu}}}")],
+            start_new_session=True,
+        )
+        for _ in range(4)
+    ]
+    try:
+        done = run(tmp_path, STARVED.replace("{cpu}", f"{{{cpu}}}"), hang_timeout=3.0)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert (done.exit_code, done.stdout) == (0, b"trained"), done.stderr.decode()

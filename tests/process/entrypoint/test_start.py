@@ -89,6 +89,7 @@ NOT_FOR_ONE_HOST = {
         "launch.multi_host",
         "launch.coordination.rendezvous",
         "launch.supervision.failure_cause",
+        "launch.supervision.graceful_stop",
         "launch.supervision.stop_targets",
     ),
 }

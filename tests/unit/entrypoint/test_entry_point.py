@@ -231,7 +231,7 @@ def test_a_script_whose_name_begins_with_a_dash_is_no_option_of_what_starts_it(j
 
 def test_torchrun_runs_a_module_too(job: JobFolder) -> None:
     job.code(["pkg/train.py"]).env(DLC_STRATEGY="torchrun")
-    assert command(job, "-m pkg.train")[-4:] == ["-m", "pkg.train", "--lr", "1"]
+    assert command(job, "-m pkg.train")[-5:] == ["-m", "--", "pkg.train", "--lr", "1"]
 
 
 def test_mpi_runs_a_module_too(job: JobFolder) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from launch.supervision.graceful_stop import describe_stop
 from launch.supervision.settings import Settings, assumed_grace, stop_limits
-from launch.supervision.stop_targets import describe_stop
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_nccl_records_the_last_collectives_of_ranks_that_talk_over_it(job: JobFo
     install(job, "torch")
     job.hyperparameters(**TORCHRUN).env(DLC_RUN_DIR=str(job.base / "run"))
     recorder = {
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+        "TORCH_FR_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/opt/ml/output/data/launcher/nccl_trace_rank_",
         "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "/opt/ml/run/nccl_trace_rank_",
@@ -177,6 +177,26 @@ def test_nccl_records_the_last_collectives_of_ranks_that_talk_over_it(job: JobFo
     assert not recorder.keys() & job.process()["env"].keys()
     assert recorder.items() <= job.env(DLC_NUM_GPUS="1").process()["env"].items()
     assert not recorder.keys() & job.hyperparameters().process()["env"].keys()  # a plain job
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [("2.12.1", "TORCH_NCCL_TRACE_BUFFER_SIZE"), ("2.13.0+cu130", "TORCH_FR_BUFFER_SIZE")]
+)
+def test_the_flight_recorders_size_has_the_name_that_this_pytorch_does_not_call_deprecated(
+    job: JobFolder, version: str, name: str
+) -> None:
+    install(job, "torch")
+    (job.base / "venv/lib/python3.11/site-packages/torch/version.py").write_text(f"__version__ = '{version}'\n")
+    env = job.hyperparameters(**TORCHRUN).env(DLC_NUM_GPUS="1").process()["env"]
+    assert [key for key in env if key.endswith("BUFFER_SIZE")] == [name]
+
+
+@pytest.mark.parametrize("option", ["num", "log", "max", "node", "local", "nproc", "n", "m", "rdzv", "start", "tee"])
+def test_no_option_of_the_script_is_within_torchruns_reach(job: JobFolder, option: str) -> None:
+    argv = job.hyperparameters(**TORCHRUN, **{option: 1}).process()["argv"]
+    assert argv[argv.index("--") + 1 :][0] == "train.py"
+    argv = job.hyperparameters(sagemaker_program="-m package.train", **TORCHRUN, **{option: 1}).process()["argv"]
+    assert argv[argv.index("-m") :][:3] == ["-m", "--", "package.train"]
 
 
 def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:

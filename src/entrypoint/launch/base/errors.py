@@ -88,6 +88,8 @@ class Outcome(NamedTuple):
     failure: Failure | None = None
     # True if a stop was requested: not a success even with exit code 0
     stopped: bool = False
+    # Programs of the user's code that still ran when the script had ended well
+    left_running: tuple[str, ...] = ()
 
     @property
     def cause(self) -> str:

@@ -33,7 +33,7 @@ def require_supported(context: Context, found: CompilerChoice, strategy: str) ->
 
 
 def _require_pytorch(context: Context, found: CompilerChoice, strategy: str) -> None:
-    torch = f"PyTorch {_torch_version(context.venv)}".strip()
+    torch = f"PyTorch {torch_version(context.venv)}".strip()
     if found.backend == "xla" and "torch_xla" not in context.installed:
         remedy = f"{_nearest_remedy(context)}, or take an image of the flavor xla"
         _refuse_compiler(found, "xla has nothing to compile with", "torch_xla", f"{torch} without it", remedy)
@@ -91,11 +91,11 @@ def _nearest_remedy(context: Context) -> str:
 
 
 def _compiles_in_place(context: Context) -> bool:
-    version = re.match(r"(\d+)\.(\d+)", _torch_version(context.venv))
+    version = re.match(r"(\d+)\.(\d+)", torch_version(context.venv))
     return version is None or (int(version[1]), int(version[2])) >= FIRST_IN_PLACE
 
 
-def _torch_version(venv: str) -> str:
+def torch_version(venv: str) -> str:
     """Return torch's version, "" if it cannot be read. Importing it would take seconds."""
     for folder in _package_folders(venv):
         try:

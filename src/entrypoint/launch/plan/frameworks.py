@@ -177,11 +177,20 @@ def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: 
     return variables
 
 
-def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
+# From this version on the older name of the buffer's size is deprecated
+FIRST_WITH_FR_NAMES = (2, 13)
+
+
+def flight_recorder_variables(paths: Paths, run_dir: str, venv: str) -> dict[str, str]:
     """Switch on NCCL's flight recorder in PyTorch: it dumps the last collectives on a timeout or when asked."""
+    # Only hosts with GPUs need it
+    from launch.plan.compiler_support import torch_version
+
+    version = re.match(r"(\d+)\.(\d+)", torch_version(venv))
+    is_new = version is None or (int(version[1]), int(version[2])) >= FIRST_WITH_FR_NAMES
     variables = {
         # Collectives
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+        "TORCH_FR_BUFFER_SIZE" if is_new else "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{paths.launcher}/nccl_trace_rank_",
     }

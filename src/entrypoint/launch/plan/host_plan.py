@@ -199,12 +199,16 @@ def _default_variables(request: Request) -> dict[str, str]:
         **_compiler_variables(request),
         **framework_variables(request.installed, _job_region(request)),
         **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
-        **(flight_recorder_variables(request.paths, request.run_dir) if request.records_collectives else {}),
+        **(_recorder_variables(request) if request.records_collectives else {}),
         "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or address_of(first, request.cluster, request.network),
         "MASTER_PORT": request.environ.get("PET_MASTER_PORT")
         or str(settings.port_of(request.environ, settings.MASTER_PORT)),
         **network_variables(request.cluster, request.devices),
     }
+
+
+def _recorder_variables(request: Request) -> dict[str, str]:
+    return flight_recorder_variables(request.paths, request.run_dir, job_venv(request.environ))
 
 
 def _uses_xla(request: Request) -> bool:

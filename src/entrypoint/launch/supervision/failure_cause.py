@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 # Characters that are shown of one line; both of its ends, for either may be the telling one
 LONGEST_ERROR = 300
 _TRACEBACK = "Traceback (most recent call last):"
-_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+(, in .*)?')
+# Faulthandler writes it without the comma
+_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(,? in .*)?')
+# Before each line of an ExceptionGroup, and the lines between its parts
+_GROUP = "+ Exception Group Traceback (most recent call last):"
+_MARGIN = re.compile(r" *(\| ?|\+ (?=Exception Group )|\+[-+]+( \d+ -+)?$)")
+# Of the errors in an ExceptionGroup
+MOST_ERRORS = 4
+# What a crash is told by: faulthandler, and C++ before it
+_FATAL = "Fatal Python error: "
+_WHAT = re.compile(r"\s*what\(\):\s+\S")
+_THREAD = re.compile(r"(?P<is_current>Current t|T)hread 0x\w+ .*\(most recent call first\):")
+# Lines between the C++ error and faulthandler's
+FURTHEST_WHAT = 200
 # PyTorch's, before each line of a traceback
 _RANK = re.compile(r"\[rank\d+\]: ?")
 # Python 3.11 and later mark the expression
@@ -34,6 +46,8 @@ _CHATTER = re.compile(
     # TensorFlow
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "
     r"|WARNING: All log messages before absl::InitializeLog"
+    # Faulthandler's last line
+    r"|Extension modules: "
 )
 # The last line of a program that only started the failed one; the failed program's traceback is above.
 _STARTER = re.compile(r"torch\.distributed\.elastic\..*ChildFailedError|subprocess\.CalledProcessError")
@@ -43,14 +57,65 @@ _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<str
 def error_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
     """Return the frame in the user's code and the error line of the last traceback; () if there is none.
 
-    The traceback of a program that only started the failed one counts if there is no other.
+    A crash after it counts too, and an ExceptionGroup, which has several errors. The traceback of a program that only
+    started the failed one counts if there is no other.
     """
     lines = tuple(_RANK.sub("", line) for line in lines)
+    last = max((number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)), default=-1)
+    if crash := _lines_of_crash(lines, last + 1):
+        return crash
+    if group := _lines_of_group(lines):
+        return group
     starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
     found = [_lines_of_traceback(lines[start + 1 : end]) for start, end in zip(starts, [*starts[1:], len(lines)])]
     told = [each for each in found if each]
     own = [each for each in told if not _STARTER.match(each[-1])]
     return (own or told or [()])[-1]
+
+
+def user_frames(lines: tuple[str, ...]) -> list[str]:
+    """Return `FILE:LINE` of the user's frames in the last traceback or crash, outermost first."""
+    lines = tuple(_RANK.sub("", line) for line in lines)
+    heads = [n for n, line in enumerate(lines) if line.strip().endswith(_TRACEBACK) or line.startswith(_FATAL)]
+    start = heads[-1] if heads else len(lines)
+    found = [match for match in map(_FRAME.fullmatch, lines[start:]) if match and _is_users(match["file"])]
+    frames = list(dict.fromkeys(f"{match['file']}:{match['line']}" for match in found))
+    return frames[::-1] if heads and lines[start].startswith(_FATAL) else frames
+
+
+def _is_users(line: str) -> bool:
+    return not any(part in line for part in _LIBRARY)
+
+
+def _lines_of_crash(lines: tuple[str, ...], start: int) -> tuple[str, ...]:
+    """Return the same of what faulthandler writes of a crash behind line `start`: innermost frame first, no source."""
+    found = [number for number, line in enumerate(lines) if line.startswith(_FATAL) and number >= start]
+    if not found:
+        return ()
+    before = [line.strip() for line in lines[max(0, found[-1] - FURTHEST_WHAT) : found[-1]] if _WHAT.match(line)]
+    error = shorten(before[-1] if before else lines[found[-1]])
+    frames: dict[bool, list[str]] = {True: [], False: []}
+    is_current = False
+    for line in lines[found[-1] :]:
+        if thread := _THREAD.match(line):
+            is_current = thread["is_current"] != "T"
+        elif _FRAME.fullmatch(line) and _is_users(line):
+            frames[is_current].append(shorten(line))
+    return (*(frames[True] or frames[False])[:1], error)
+
+
+def _lines_of_group(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the last frame in the user's code and the errors of an ExceptionGroup, if that is the last traceback."""
+    heads = [number for number, line in enumerate(lines) if line.strip() == _GROUP and line.lstrip()[0] == "+"]
+    if not heads:
+        return ()
+    marked = takewhile(lambda line: _MARGIN.match(line), lines[heads[-1] :])
+    body = tuple(_MARGIN.sub("", line, count=1) for line in marked)
+    if any(line.strip().endswith(_TRACEBACK) for line in lines[heads[-1] + len(body) :]):
+        return ()
+    own = [number for number, line in enumerate(body) if _FRAME.fullmatch(line) and _is_users(line)]
+    errors = [line for line in body if line and not line[0].isspace() and not line.endswith(_TRACEBACK)]
+    return (*(_frame_lines(body, own[-1]) if own else ()), *map(shorten, errors[:MOST_ERRORS]))
 
 
 def most_telling_lines(error: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -68,7 +133,7 @@ def last_whole_lines(text: str, room: int) -> str:
 def _lines_of_traceback(body: tuple[str, ...]) -> tuple[str, ...]:
     """Return the same of the lines below one traceback's head."""
     frames = [number for number, line in enumerate(body) if _FRAME.fullmatch(line)]
-    own = [number for number in frames if not any(part in body[number] for part in _LIBRARY)]
+    own = [number for number in frames if _is_users(body[number])]
     last_frame = frames[-1] if frames else -1
     error = next((line for line in body[last_frame + 1 :] if line and not line[0].isspace()), "")
     if not error:
@@ -163,7 +228,8 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
     named = _failure_of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
     named = next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
-    return _with_lost_rank(named, output, ranks) if is_consequence(named.last_lines) else named
+    first = _with_lost_rank(named, output, ranks) if is_consequence(named.last_lines) else named
+    return with_other_ranks(first, ranks)
 
 
 def _with_lost_rank(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:
@@ -268,4 +334,29 @@ def is_consequence(last_lines: Sequence[str]) -> bool:
     """Return whether the error in a process's last lines only says that another process has gone."""
     heads = [number for number, line in enumerate(last_lines) if line.endswith("Traceback (most recent call last):")]
     words = last_lines[heads[-1] :] if heads else last_lines
-    return any(re.search(_LOST, line) for line in words if not line.startswith(" "))
+    return any(re.search(_LOST, line) for line in words if not line.startswith(" ") or _WHAT.match(line))
+
+
+# What gloo and PyTorch say if one rank ran another collective than the others. NCCL says nothing: it hangs.
+_MISMATCH = (
+    r"distributed collective mismatch|[Mm]ismatch between collective|op\.preamble\.length <= op\.nbytes"
+    r"|failed to pass monitoredBarrier|did not all call the same collective"
+)
+_BLAME = (
+    "the ranks ran different collectives, so the rank that failed first may be the healthy one and another one skipped"
+    " a call; TORCH_DISTRIBUTED_DEBUG=DETAIL tells what each rank ran"
+)
+
+
+def with_other_ranks(failure: Failure, ranks: Sequence[RankEnd]) -> Failure:
+    """Add to a failure by different collectives which line each rank of this host was in: any of them may be wrong."""
+    if not any(re.search(_MISMATCH, line) for line in (*failure.error, *failure.last_lines)):
+        return failure
+    frames = {rank.rank: user_frames(rank.last_lines) for rank in ranks}
+    common = 0
+    while len({tuple(each[: common + 1]) for each in frames.values() if each}) == 1 and common < 100:
+        common += 1
+    where = [f"rank {rank} in {each[min(common, len(each) - 1)]}" for rank, each in frames.items() if each]
+    more = f" (+{len(where) - MOST_NAMED} more)" if len(where) > MOST_NAMED else ""
+    were = f"; {', '.join(sorted(where)[:MOST_NAMED])}{more}" if len(where) > 1 else ""
+    return failure._replace(cause=f"{failure.cause}: {_BLAME}{were}")

@@ -1,7 +1,8 @@
 """Notices that a job hangs, and shows what it hangs in. Loaded only with DLC_HANG_TIMEOUT, or when another host hangs.
 
-A job hangs when for a whole timeout no process wrote anything and all together used next to no CPU. Then every process
-shows its Python stacks by faulthandler, and NCCL's flight recorder says who waits for whom.
+A job hangs when for a whole timeout no process wrote anything, all together used next to no CPU, and no thread waited
+for a processor that other programs had. Then every process shows its Python stacks by faulthandler, and NCCL's flight
+recorder says who waits for whom.
 
 A process started with PYTHONFAULTHANDLER=1 prints the stacks of its threads to its stderr when it gets SIGABRT, from C,
 also while it is stuck in a library. It ends by that, so this is only for a job that is about to be ended.
@@ -15,6 +16,7 @@ import re
 import signal
 import time
 
+from launch.base.compat import NamedTuple
 from launch.supervision import process_tree
 from launch.supervision.child_process import process_name
 from launch.supervision.output import Console
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 # in a busy loop (NCCL spins) counts as working: its framework's own timeout has to notice.
 # Of one core
 IDLE_SHARE = 0.01
+# A thread that wants to run for so much of the time is at work, even if other programs leave it next to no CPU
+RUNNABLE_SHARE = 0.5
+NANOSECONDS = 1e9
 
 
 class Watchdog:
@@ -44,6 +49,7 @@ class Watchdog:
         self._progress_at = self._looked_at = time.monotonic()
         self._bytes = 0
         self._ticks: dict[int, int] = {}
+        self._threads: dict[str, _Thread] = {}
         self._used_since_progress = 0.0
         self._interval = min(5.0, timeout / 4)
 
@@ -55,10 +61,11 @@ class Watchdog:
         if now - self._looked_at > 2 * self._interval + 1.0:
             # This process stood still itself (a paused container)
             self._progress_at = now
-        self._looked_at = now
+        elapsed, self._looked_at = now - self._looked_at, now
         self._used_since_progress += self._cpu_seconds()
         busy = self._used_since_progress > IDLE_SHARE * max(self._interval, now - self._progress_at)
-        if bytes_read != self._bytes or busy:
+        starved = self._wants_to_run(RUNNABLE_SHARE * elapsed)
+        if bytes_read != self._bytes or busy or starved:
             self._bytes, self._progress_at, self._used_since_progress = bytes_read, now, 0.0
         return now - self._progress_at >= self.timeout
 
@@ -75,6 +82,49 @@ class Watchdog:
         used = sum(max(0, count - self._ticks.get(pid, 0)) for pid, count in ticks.items())
         self._ticks = ticks
         return float(used) / os.sysconf("SC_CLK_TCK")
+
+    def _wants_to_run(self, seconds: float) -> bool:
+        """Return whether a thread ran or waited for a processor for so long since the last call."""
+        known, self._threads = self._threads, {}
+        found = False
+        for pid in process_tree.find_descendants():
+            for thread, runnable, slices in _read_threads(pid):
+                before = known.get(thread)
+                # The kernel counts a wait when it is over
+                waits = before is not None and before.slices == slices and _is_runnable(pid, thread)
+                self._threads[thread] = _Thread(runnable, slices, waits)
+                found = found or (
+                    before is not None and (runnable - before.runnable >= seconds or (waits and before.waits))
+                )
+        return found
+
+
+class _Thread(NamedTuple):
+    """One thread as the watchdog saw it last."""
+
+    # Seconds that it ran or waited for a processor
+    runnable: float
+    # How often it got a processor
+    slices: int
+    # It has not had a processor since the look before, and wants one
+    waits: bool
+
+
+def _read_threads(pid: int) -> list[tuple[str, float, int]]:
+    """Return each thread of a process with its seconds and its slices; see proc-schedstat in the kernel's pages."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
+                ran, waited, slices = map(int, file.read().split())
+                found.append((thread, (ran + waited) / NANOSECONDS, slices))
+    return found
+
+
+def _is_runnable(pid: int, thread: str) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[:1] == [b"R"]
+    return False
 
 
 # For one process to print its stacks and end; a busy host reads its libraries in first

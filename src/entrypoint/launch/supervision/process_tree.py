@@ -46,10 +46,9 @@ def find_descendants(root: int | None = None) -> list[int]:
 
 
 def find_orphans(but: Container[int]) -> list[int]:
-    """Return what parents that have ended left to this process, and all below; `but` are its own children."""
+    """Return what parents that have ended left to this process; `but` are its own children."""
     me = os.getpid()
-    left = [pid for pid in find_descendants() if pid not in but and parent_of(pid) == me]
-    return [pid for orphan in left for pid in (orphan, *find_descendants(orphan))]
+    return [pid for pid in find_descendants() if pid not in but and parent_of(pid) == me]
 
 
 def parent_of(pid: int) -> int:
@@ -95,10 +94,10 @@ def send_signal(pid: int, signum: int) -> bool:
     return True
 
 
-def tell_stop(pid: int, signum: int) -> bool:
-    """Send a stop as it came to a process with a handler, SIGTERM to all others, which save on that."""
+def stop_signal(pid: int, signum: int) -> int:
+    """Return the signal by which a process hears of a stop: as it came if it has a handler, else SIGTERM."""
     as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or catches_signal(pid, signum)
-    return send_signal(pid, signum if as_it_is else signal.SIGTERM)
+    return signum if as_it_is else signal.SIGTERM
 
 
 def catches_signal(pid: int, signum: int) -> bool:
@@ -138,9 +137,17 @@ def list_processes(pids: Sequence[int]) -> str:
 
 
 def describe_process(pid: int) -> str:
-    """Return `pid (command line)` for a message."""
+    """Return `pid (command line)` for a message; `pid ([name])`, as ps does, if it is ending and has none any more."""
     words = " ".join(" ".join(command_of(pid))[:120].split())
-    return f"{pid} ({words or 'gone'})"
+    return f"{pid} ({words or _name_of(pid) or 'gone'})"
+
+
+def _name_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return f"[{file.read().strip()}]"
+    except OSError:
+        return ""
 
 
 def reap_children() -> tuple[list[tuple[int, int]], bool]:

@@ -118,6 +118,17 @@ class StopAttribution:
         return reason._replace(cause=f"{reason.cause}; then {self.awaiting.cause}") if self.awaiting else reason
 
 
+def behind_first(own: Failure, first: Failure | None, host: str) -> Failure:
+    """Return our failure behind the group's first one, if that was another; `host` is this one."""
+    if first is None:
+        return own
+    # The group repeats what we told it, and what it saw before
+    if first.host in (own.host, host):
+        _, told, seen = first.cause.partition(f"{own.cause}; ")
+        return own._replace(cause=f"{own.cause}; {seen}") if told else own
+    return own._replace(cause=f"{first.cause}; then {own.cause}")
+
+
 def was_ended_by_stop(exit_code: int) -> bool:
     """Return whether a process with this exit code (as in shells) was ended by the stop, not by its own error."""
     return exit_code in _ENDED

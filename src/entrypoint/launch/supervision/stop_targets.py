@@ -1,9 +1,10 @@
 """Which processes hear of a stop first: those with state, before loaders, loggers and shells.
 
-Main is each planned process or, if that is a wrapper (a shell, torchrun, mpirun, sshd, ...), what it has started.
+Main is each planned process or, if that is a wrapper (a shell, torchrun, mpirun, sshd, ...), what it has started. A
+script that would die of the stop at once is a wrapper too if a training that it has started would save.
 Everything else belongs to a main process or to nobody: DataLoader workers, loggers, daemons. It hears of the stop when
 the main ones have ended: a data loader that dies under a script which saves a few steps later takes the checkpoint
-along. docs/supervision.md has the whole table of signals.
+along. docs/supervision.md has the whole table of signals; graceful_stop.py sends them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ import re
 import signal
 
 from launch.base.compat import NamedTuple
-from launch.supervision import canary, process_tree
+from launch.supervision import process_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-
-    from launch.supervision.settings import Settings
 
 
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"))
@@ -32,7 +31,8 @@ WRAPPERS = SHELLS | {
     "horovod.runner.launch", "sshd", "sshd-session", "torch_rank.py", "mpi_rank.py", "mpi_host.py",
     "neuron_parallel_compile",
     "env", "timeout", "sudo", "su", "tini", "dumb-init", "catatonit", "conda", "micromamba", "mamba", "uv",
-    "poetry", "pipenv", "nsys", "ncu", "strace", "time"
+    "poetry", "pipenv", "nsys", "ncu", "strace", "time", "make", "gmake", "xargs", "parallel", "find", "script",
+    "flock", "unshare", "setsid", "nohup", "runuser", "setpriv",
 }  # fmt: skip
 # They carry somebody's output or connection, or only wait: ending them first takes something from a main process.
 PIPE_PROGRAMS = frozenset((
@@ -40,10 +40,13 @@ PIPE_PROGRAMS = frozenset((
     "stdbuf", "unbuffer", "pv", "rotatelogs", "multilog", "svlogd", "systemd-cat", "ssh", "sleep", "inotifywait",
     "mpi_agent.py",
 ))  # fmt: skip
-_HELPER = re.compile(r"from multiprocessing\.(resource_tracker|forkserver|semaphore_tracker) import")
+_HELPER = re.compile(r"from multiprocessing\.(resource_tracker|semaphore_tracker) import")
+# Also of what it has started, which has no handler for SIGCHLD
+_FORKSERVER = re.compile(r"from multiprocessing\.forkserver import")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 # DeepSpeed's, if they lie in its folder; else a user's own name
 _SHADOWED = frozenset(("runner.py", "launch.py"))
+_LOOKED_FOR = (signal.SIGTERM, signal.SIGXCPU, signal.SIGCHLD)
 
 
 class Process(NamedTuple):
@@ -61,6 +64,10 @@ class Process(NamedTuple):
     traps_stop: bool = False
     # Started with & by a shell
     in_background: bool = False
+    # It has a handler for SIGTERM, or waits for it with sigwait
+    catches_stop: bool = False
+    # It has a handler for SIGCHLD, as PyTorch's DataLoader installs in the script whose workers it has started
+    watches_children: bool = False
 
 
 def first_to_stop(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
@@ -70,15 +77,26 @@ def first_to_stop(processes: Iterable[Process], planned: Collection[int], adopte
     such processes then.
     """
     tree = {process.pid: process for process in processes}
-    children: dict[int, list[Process]] = {}
-    for process in tree.values():
-        children.setdefault(process.parent, []).append(process)
-    found: list[int] = []
+    children = _by_parent(tree.values())
     daemons = [child.pid for child in children.get(adopter, ()) if child.pid not in planned and is_wrapper(child.words)]
-    for pid in (*planned, *daemons):
-        if pid in tree:
-            found += [main for main in _first_below(tree[pid], children) if main not in found]
-    return found
+    return _mains_of([tree[pid] for pid in (*planned, *daemons) if pid in tree], children)
+
+
+def left_at_work(processes: Iterable[Process], orphans: Collection[int]) -> list[int]:
+    """Return those of the processes that lost their parents which do more than to carry the output of others."""
+    left = [process for process in processes if process.pid in orphans]
+    return [process.pid for process in left if not _is_pipe(process, left)]
+
+
+def _by_parent(processes: Iterable[Process]) -> dict[int, list[Process]]:
+    children: dict[int, list[Process]] = {}
+    for process in processes:
+        children.setdefault(process.parent, []).append(process)
+    return children
+
+
+def _mains_of(roots: Iterable[Process], children: Mapping[int, list[Process]]) -> list[int]:
+    return list(dict.fromkeys(main.pid for root in roots for main in _first_below(root, children)))
 
 
 def is_wrapper(words: tuple[str, ...]) -> bool:
@@ -91,16 +109,25 @@ def is_wrapper(words: tuple[str, ...]) -> bool:
     return name in WRAPPERS
 
 
-def _first_below(process: Process, children: Mapping[int, list[Process]]) -> list[int]:
+def is_shell(words: tuple[str, ...]) -> bool:
+    """Return whether this command line is of a shell, which may have more to do when what it runs has ended."""
+    return _program_of(words)[0] in SHELLS
+
+
+def _first_below(process: Process, children: Mapping[int, list[Process]]) -> list[Process]:
     """Return the process, or what it has started. A wrapper that started nothing is signalled itself."""
-    if not is_wrapper(process.words):
-        return [process.pid]
     started = [child for child in children.get(process.pid, ()) if not _is_pipe(child, children[process.pid])]
-    # A script's own trap comes to is_known of the stop, and passes it on to what it waits for in the background.
+    if not is_wrapper(process.words) and not (process.watches_children and _FORKSERVER.search(" ".join(process.words))):
+        # A script with a handler does what it wants; one that watches its workers fails if they end before it.
+        if process.catches_stop or process.watches_children:
+            return [process]
+        below = [main for child in started for main in _first_below(child, children)]
+        return [main for main in below if main.catches_stop and runs_python(main.words)] or [process]
+    # A script's own trap comes to know of the stop, and passes it on to what it waits for in the background.
     if process.traps_stop:
         started = [child for child in started if not child.in_background]
     below = [main for child in started for main in _first_below(child, children)]
-    return [process.pid, *below] if process.traps_stop or not below else below
+    return [process, *below] if process.traps_stop or not below else below
 
 
 def _is_pipe(process: Process, siblings: list[Process]) -> bool:
@@ -109,6 +136,11 @@ def _is_pipe(process: Process, siblings: list[Process]) -> bool:
         return True
     writers = [other for other in siblings if process.reads and process.reads in other.writes]
     return any(other is not process and _program_of(other.words)[0] not in PIPE_PROGRAMS for other in writers)
+
+
+def runs_python(words: tuple[str, ...]) -> bool:
+    """Return whether this command line is of a Python."""
+    return bool(words) and _PYTHON.fullmatch(os.path.basename(words[0])) is not None
 
 
 def _program_of(words: tuple[str, ...]) -> tuple[str, str]:
@@ -143,18 +175,19 @@ def take_snapshot() -> list[Process]:
 def _process(pid: int) -> Process:
     words = process_tree.command_of(pid)
     masks = process_tree.signal_masks(pid)
-    is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
-    # With a trap for EXIT, bash handles every fatal signal, SIGXCPU too; with a trap for SIGTERM only that one.
-    catches = [process_tree.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
+    caught = {signum: process_tree.has_signal(masks, "SigCgt", signum) for signum in _LOOKED_FOR}
     return Process(
         pid,
         process_tree.parent_of(pid),
         words,
         reads=_pipe_at(pid, 0),
         writes=tuple(filter(None, (_pipe_at(pid, 1), _pipe_at(pid, 2)))),
-        traps_stop=is_shell and catches == [True, False],
+        # With a trap for EXIT, bash handles every fatal signal, SIGXCPU too; with a trap for SIGTERM only that one.
+        traps_stop=is_shell(words) and caught[signal.SIGTERM] and not caught[signal.SIGXCPU],
         # A shell without job control starts `command &` with SIGINT ignored.
         in_background=process_tree.has_signal(masks, "SigIgn", signal.SIGINT),
+        catches_stop=caught[signal.SIGTERM] or process_tree.has_signal(masks, "SigBlk", signal.SIGTERM),
+        watches_children=caught[signal.SIGCHLD],
     )
 
 
@@ -164,31 +197,3 @@ def _pipe_at(pid: int, fd: int) -> str:
     except OSError:
         return ""
     return target if target.startswith("pipe:") else ""
-
-
-def describe_stop(why: str, settings: Settings) -> str:
-    """Say to whom a stop is passed on, and how many seconds are left."""
-    limit = settings.stop_grace + settings.stop_margin
-    text = f"{why}: the main processes are told, and have {settings.stop_grace:g} s to save"
-    return f"{text} of the {limit:g} s until the platform's SIGKILL (DLC_TERMINATION_GRACE)"
-
-
-def pass_on_stop(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
-    """Tell the main processes below the planned ones; the pids of those that were told. Paused ones go on, to save.
-
-    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told. Nobody is
-    told whom a SIGTERM to all processes of the host has reached already.
-    """
-    found = first_to_stop(take_snapshot(), [*planned, *serving], os.getpid())
-    is_known = canary.has_fallen(signum)
-    told = [pid for pid in found if pid not in serving and (is_known or process_tree.tell_stop(pid, signum))]
-    for pid in filter(process_tree.is_paused, told):
-        process_tree.send_signal(pid, signal.SIGCONT)
-    return told
-
-
-def end_orphans(own: Collection[int]) -> None:
-    """Send SIGTERM to what main processes left behind when they ended; `own` are the launcher's own children."""
-    for pid in process_tree.find_orphans(but=own):
-        if not is_wrapper(process_tree.command_of(pid)):
-            process_tree.send_signal(pid, signal.SIGTERM)

@@ -11,29 +11,28 @@ from launch.supervision import canary, oom, process_tree
 from launch.supervision.child_process import ChildProcess, make_failure, make_start_failure, process_name
 from launch.supervision.event_log import EventLog
 from launch.supervision.failure_report import as_frame
+from launch.supervision.killing import KILL_INTERVAL_SECONDS, KILL_SECONDS, TWICE, Killing
 from launch.supervision.output import Console
 from launch.supervision.rank_files import RankFolder, make_rank_folder
 from launch.supervision.settings import Settings
-from launch.supervision.stop_attribution import StopAttribution, was_ended_by_stop
+from launch.supervision.stop_attribution import StopAttribution, behind_first, was_ended_by_stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from launch.base.process_spec import ProcessSpec
+    from launch.supervision.graceful_stop import GracefulStop
     from launch.supervision.hang import Watchdog
 
-KILL_SECONDS = 10.0  # what SIGKILL does not end hangs in the kernel
 GROUP_SECONDS = 2.0  # to hear from the group, when we failed, which host failed first
 # From SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
 LAST_CHANCE_SECONDS = 2.0
 OUTPUT_SECONDS = 60.0  # for a slow reader at the end
-KILL_INTERVAL_SECONDS = 0.05
 # Between looks at the watches; at the main processes after a stop; if only output and signals are awaited
 TICK_SECONDS, STOP_TICK_SECONDS, IDLE_SECONDS = 1.0, 0.1, 60.0
 NOT_SERVED = 69  # EX_UNAVAILABLE: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
-TWICE = "SIGINT came twice"
 
 
 def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
@@ -41,7 +40,7 @@ def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) ->
 
     The rest is ended (SIGTERM to every descendant, the grace, SIGKILL) after the first failure of an essential process,
     a hang, the group's end, or the end of all essential processes. A stop (a signal, another host's) goes to the main
-    processes alone (stop_targets.py); the rest is ended when they have ended. Without an essential process (a host that
+    processes first (graceful_stop.py), and then to what they left. Without an essential process (a host that
     serves others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process
     that cannot be started is a failure too (127 or 126, as in shells).
     """
@@ -77,19 +76,21 @@ class Supervisor:
         self.heard = 0  # how many of signals.received() were acted upon
         self.stop = ""  # what asked this host to stop
         self.passed_on: list[int] = []  # stop signals that the main processes got, once each
-        self.told_to_stop: list[int] = []  # the processes that got them
+        self.stopping: GracefulStop | None = None  # loaded only for a stop: most jobs are never stopped
         self.attribution = StopAttribution(self.group)  # of the stop
         # Anew for each run of the job's own processes; what prepares them has no ranks.
         self.events = EventLog(settings.log_folder, settings.host)
         self.ranks = RankFolder("" if settings.more_follows else make_rank_folder(settings.rank_folder))
         self.reasons: list[str] = []  # why it ends: "stop", "failure", "verdict", "ended"
         self.kill_at = float("inf")
-        self.give_up_at = float("inf")
+        self.killing = Killing()
         self.several = self.serves = False
+        self.specs: Sequence[ProcessSpec] = ()
+        self.left_running: tuple[str, ...] = ()
 
     def start(self, specs: Sequence[ProcessSpec]) -> None:
         """Start them in order; the first that cannot be started ends the run."""
-        self.several = len(specs) > 1
+        self.specs, self.several = specs, len(specs) > 1
         self.serves = not any(spec.essential for spec in specs)
         prefixed = self.several if self.settings.prefix is None else self.settings.prefix
         if not self.settings.more_follows:
@@ -111,7 +112,8 @@ class Supervisor:
         signals.drain_wakeups()
         self._hear_requests()
         any_left = self._reap()
-        self._end_orphans()
+        if self.stopping and "ended" not in self.reasons:
+            self.stopping.advance(self.running)
         self._look_for_a_hang()
         self._hear_the_group()
         if self.stop:
@@ -128,6 +130,7 @@ class Supervisor:
 
     def outcome(self) -> Outcome:
         """Return how it ended, when all output is out."""
+        self._fail_if_killed()
         if self.failure:
             failure = self._explained(self.failure)
             outcome = Outcome(failure.exit_code, failure)
@@ -137,7 +140,7 @@ class Supervisor:
         if outcome.failure:
             self.console.stderr.write(as_frame(outcome.failure, with_lines=self.several).encode("utf-8", "replace"))
         self.console.finish(self._within_margin(OUTPUT_SECONDS, 0.2))
-        return outcome._replace(stopped=bool(self.stop))
+        return outcome._replace(stopped=bool(self.stop), left_running=self.left_running)
 
     def is_stopped_already(self) -> bool:
         """Return whether a stop was asked for before anything was started; then that is the failure."""
@@ -149,10 +152,10 @@ class Supervisor:
         return bool(self.stop)
 
     def _is_working(self) -> bool:
-        """Return whether an essential process runs, or after a stop one that was told to save."""
+        """Return whether an essential process runs, or after a stop something that the script started."""
         if any(child.spec.essential for child in self.running.values()):
             return True
-        return self.reasons == ["stop"] and any(map(process_tree.is_running, self.told_to_stop))
+        return self.stopping is not None and "ended" not in self.reasons and self.stopping.is_awaited
 
     def _has_others(self) -> bool:
         """Return whether our failure may follow from another process's, here or elsewhere, and from no stop."""
@@ -160,6 +163,7 @@ class Supervisor:
 
     def _part_ended(self) -> None:
         """End the run, as no essential process runs; a host that serves, or is a member, stays for the group's end."""
+        self._fail_if_killed()
         group, well = self.group, not self.failure and not self.verdict
         if group and well and not self.settings.more_follows:
             if not self.serves:
@@ -177,6 +181,13 @@ class Supervisor:
             facts = {"rank": failure.rank, "exit_code": failure.exit_code}
             self.events.record("failure", kind=kind, cause=failure.cause, **facts)
             self._tell(failure, kind)
+
+    def _fail_if_killed(self) -> None:
+        """Let a stopped run fail in which a process was killed, or could not be reaped, if nothing else says so."""
+        unreaped = [pid for pid, child in self.running.items() if child.spec.essential]
+        if self.stop and not self.failure and (unreaped or (self.killing.names and "ended" not in self.reasons)):
+            names = process_tree.list_processes(unreaped)
+            self._fail(self.killing.failure(self.stop, self.settings.host, names), STOPPED)
 
     def _tell(self, failure: Failure | None, kind: str = FAILED) -> None:
         if self.group and not self.is_reported:
@@ -196,9 +207,8 @@ class Supervisor:
             self._stop(signal.SIGTERM, self.verdict.outcome.cause)
             return
         failed = self.verdict.outcome.failure
-        self._say(
-            "another host ended the job, so what runs here is ended" if failed else "the group of hosts has ended well"
-        )
+        ended = "another host ended the job, so what runs here is ended"
+        self._say(ended if failed else "the group of hosts has ended well")
         if self.verdict.kind == HUNG and self.running:
             self.verdict = Verdict(self._with_stacks(self.verdict.outcome), HUNG)
         self._end("verdict", self.settings.end_grace)
@@ -220,22 +230,11 @@ class Supervisor:
         why = self.stop or (elsewhere and f"stopped because {elsewhere} was asked to stop")
         if why:
             return self.attribution.explain(own, why, (self.passed_on or [signal.SIGTERM])[0])
-        first = self.verdict.outcome.failure if self.verdict else None
-        if first is None:
-            return own
-        if first.host in (own.host, self.settings.host):  # the group repeats what we told it, and what it saw before
-            _, told, seen = first.cause.partition(f"{own.cause}; ")
-            return own._replace(cause=f"{own.cause}; {seen}") if told else own
-        return own._replace(cause=f"{first.cause}; then {own.cause}")
-
-    def _note_ended_by_stop(self, what: str) -> None:
-        if self.stop:
-            self.attribution.note_ended_here(what, explains=not self.failure)
+        return behind_first(own, self.verdict.outcome.failure if self.verdict else None, self.settings.host)
 
     def _look_for_a_hang(self) -> None:
-        if self.watchdog is None or self.reasons or self.failure or not self._is_working():
-            return
-        if not self.watchdog.is_hung(self.console.bytes_read):
+        is_sought = self.watchdog and not self.reasons and not self.failure and self._is_working()
+        if not (self.watchdog and is_sought and self.watchdog.is_hung(self.console.bytes_read)):
             return
         cause = self.watchdog.describe(self.settings.host)
         self._say(cause)
@@ -246,13 +245,12 @@ class Supervisor:
     def _with_stacks(self, outcome: Outcome) -> Outcome:
         from launch.supervision import hang  # rarely needed
 
-        return hang.add_stacks(
-            outcome, {pid: child.spec for pid, child in self.running.items()}, self.console, self.ranks
-        )
+        specs = {pid: child.spec for pid, child in self.running.items()}
+        return hang.add_stacks(outcome, specs, self.console, self.ranks)
 
     def _patience(self) -> float:
         """Return the seconds to wait for something to happen."""
-        if self.give_up_at < float("inf"):
+        if self.killing.why:
             return KILL_INTERVAL_SECONDS
         until_kill = self.attribution.limit_wait(self.kill_at - time.monotonic())
         if self.stop:  # nobody wakes us when a main process below a starter ends
@@ -284,33 +282,36 @@ class Supervisor:
         self.passed_on.append(signum)
         if not self.running:
             return
-        from launch.supervision import stop_targets  # most jobs are never stopped
+        from launch.supervision import graceful_stop
 
         self.ranks.mark_stopping()
-        self._say(stop_targets.describe_stop(why, self.settings))
+        self._say(graceful_stop.describe_stop(why, self.settings))
         essential = [pid for pid, child in self.running.items() if child.spec.essential]
-        told = stop_targets.pass_on_stop(signum, essential, list(self.running) if self.serves else ())
-        self.told_to_stop += [pid for pid in told if pid not in self.told_to_stop]
+        self.stopping = self.stopping or graceful_stop.GracefulStop(self.settings)
+        self.stopping.tell(signum, essential, list(self.running) if self.serves else ())
         if "stop" not in self.reasons:
             self.reasons.append("stop")
             self.kill_at = min(self.kill_at, time.monotonic() + self.settings.stop_grace)
-
-    def _end_orphans(self) -> None:
-        """End what the main processes left after a stop, while a shell above them goes on: it may hold its pipes."""
-        if self.reasons == ["stop"] and self.told_to_stop and not any(map(process_tree.is_running, self.told_to_stop)):
-            from launch.supervision import stop_targets
-
-            self.told_to_stop = []
-            stop_targets.end_orphans(self.running)
 
     def _end(self, reason: str, grace: float) -> None:
         """Begin the end, or bring it forward: SIGTERM to all that has not got one."""
         if reason in self.reasons:
             return
+        self._note_left()
         if not self.reasons or self.reasons == ["stop"]:
-            process_tree.signal_all(signal.SIGTERM, but=self.told_to_stop)
+            self.stopping.tell_rest() if self.stopping else process_tree.signal_all(signal.SIGTERM)
         self.reasons.append(reason)
         self.kill_at = min(self.kill_at, time.monotonic() + grace)
+
+    def _note_left(self) -> None:
+        """Say which programs a script that ended well had left running: they are ended now."""
+        failed = self.failure or (self.verdict and self.verdict.outcome.failure)
+        is_well = not (self.stop or failed or self.settings.more_follows)
+        if is_well and (orphans := process_tree.find_orphans(but=self.running)):
+            from launch.supervision import left_behind
+
+            line, self.left_running = left_behind.describe_left(orphans, self.specs)
+            self._say(line)
 
     def _reap(self) -> bool:
         """Collect what has ended; False when no child is left. Several at once: a signal's victim is the cause."""
@@ -320,8 +321,9 @@ class Supervisor:
             child.ended(status)
             facts = {"rank": child.spec.rank, "exit_code": child.exit_code}
             self.events.record("end", role=child.spec.role, pid=child.pid, **facts)
-            if was_ended_by_stop(child.exit_code):
-                self._note_ended_by_stop(f"{process_name(child.spec)} on {self.settings.host} {child.how_it_ended}")
+            if self.stop and was_ended_by_stop(child.exit_code):
+                what = f"{process_name(child.spec)} on {self.settings.host} {child.how_it_ended}"
+                self.attribution.note_ended_here(what, explains=not self.failure)
         if ended and "verdict" not in self.reasons:
             self._judge([child for child, _ in ended])
         return any_left
@@ -363,29 +365,27 @@ class Supervisor:
         if not self.stop:
             why = oom.explain_kill(self.memory, oom.read_memory())
             return f"{what}: {why}" if why else what
-        if child.signal_name == "SIGKILL" and self.give_up_at < float("inf"):
-            late = f"it was still running {self.settings.stop_grace:g} s later"
-            what += f", because {late if self.kill_at else TWICE}"
+        if child.signal_name == "SIGKILL" and self.killing.why:
+            what += f", because {self.killing.why}"
         return f"{self.stop}: {what}"
 
     def _kill(self) -> bool:
-        """Send SIGKILL to all that is left, again and again: a process may fork faster than /proc is read."""
-        if "ended" not in self.reasons:
-            self._note_ended_by_stop(f"what was still running on {self.settings.host} was killed")
-        if self.reasons == ["stop"] and self.kill_at:  # the grace ran out
+        """Kill all that is left; return whether to go on: after a stop all else is told first, as the grace ran out."""
+        if self.stop and "ended" not in self.reasons:
+            what = f"what was still running on {self.settings.host} was killed"
+            self.attribution.note_ended_here(what, explains=not self.failure)
+        if self.reasons == ["stop"] and self.kill_at:
             self._end("grace", float("inf"))
             self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE_SECONDS, 0.2)
             return True
-        left = process_tree.list_processes(process_tree.signal_all(signal.SIGKILL))
-        now = time.monotonic()
-        if self.give_up_at == float("inf"):
-            self.give_up_at = now + self._within_margin(KILL_SECONDS, 0.3)
-            if left:
-                self._say(f"killed, {'still running after the grace' if self.kill_at else TWICE}: {left}")
-        elif now >= self.give_up_at:
-            self._say(f"cannot be killed, they hang in the kernel: {left}")
-            return False
-        return True
+        has_begun = bool(self.killing.why)
+        why = f"it was still running {self.settings.stop_grace:g} s later" if self.kill_at else TWICE
+        self.killing.strike(why, self._within_margin(KILL_SECONDS, 0.3))
+        if not has_begun and self.killing.names:
+            self._say(f"killed, {'still running after the grace' if self.kill_at else TWICE}: {self.killing.names}")
+        if self.killing.is_over:
+            self._say(f"cannot be killed, they hang in the kernel: {self.killing.names}")
+        return not self.killing.is_over
 
     def _news_bound(self) -> float:
         """Return the seconds to hear what our failure follows from: fewer than others have before they are killed."""
@@ -397,4 +397,4 @@ class Supervisor:
 
     def _say(self, text: str) -> None:
         """Write a line of our own, in order with the processes' output."""
-        self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))
+        self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace") if text else b"")

@@ -24,7 +24,7 @@ def plan(context: Context) -> Launch:
     per_host = 1 if device == "CPU" else context.processes_per_host
     spawned = context.script_has(_MP_FN)
     target = (process_spec.program_path("xla_spawn"), context.entry.name) if spawned else context.entry.target()
-    argv = (*torchrun.torchrun_command(context, per_host), *target, *context.job.arguments)
+    argv = (*torchrun.torchrun_command(context, per_host), *torchrun.target_words(target, context.job.arguments))
     process = context.process(
         argv,
         "torchrun",

@@ -39,8 +39,7 @@ def plan(context: Context) -> Launch:
     argv = (
         *_neuron_compiler(context),
         *torchrun_command(context, per_host),
-        *context.entry.target(),
-        *context.job.arguments,
+        *target_words(context.entry.target(), context.job.arguments),
     )
     defaults = {**address_variables(context), **thread_variables(context.devices, per_host)}
     rank = context.host_rank * per_host
@@ -100,6 +99,17 @@ def torchrun_command(context: Context, per_host: int) -> tuple[str, ...]:
         *("--master_addr", context.env["MASTER_ADDR"], "--master_port", context.env["MASTER_PORT"]),
         *("--node_rank", str(context.host_rank)),
     )
+
+
+def target_words(target: tuple[str, ...], arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the script, or -m and the module, and its arguments, out of reach of torchrun's own parser.
+
+    argparse looks for abbreviations of its options behind the script too: --num could match --nnodes and two others.
+    """
+    if not any(argument.startswith("-") for argument in arguments):
+        return (*target, *arguments)
+    is_module = target[0] == "-m"
+    return (*(target[:1] if is_module else ()), "--", *(target[1:] if is_module else target), *arguments)
 
 
 def read_elastic(environ: Mapping[str, str]) -> Elastic | None:

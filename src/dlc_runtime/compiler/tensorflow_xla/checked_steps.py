@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.tensorflow_xla.session import Session
 
     Shapes = tuple[str, ...]
+    Tell = Callable[[str], list[str]]
 
 DRAWS = "two steps without XLA, from the same variables and batches, differ: it draws random numbers of its own"
 # Comparisons in which no variable changed, and no gradient was returned.
 MOST_IDLE = 8
 IDLE = f"no variable changed in {MOST_IDLE} steps, so its gradients cannot be seen"
+# Told between processes, beside reasons.
+DOUBTS, FINE = "doubts", ""
 UNSEEN = "it takes its batches itself, and their shapes can change"
 UNCHECKED = "not compared with eager: {}"
 TAKEN = "{}: {} is used although it is {} (DLC_COMPILER_UNCHECKED=1)"
@@ -89,15 +92,23 @@ class BothWays:
             self._state.write(after)
             self._state.put_back(places)
 
-    def judge(self, allowed: float, noise: set[int]) -> str:
-        """Return what was compared, in words. `noise` takes the numbers of what nothing but rounding changes."""
+    def judge(self, allowed: float, noise: set[int], tell: Tell | None) -> str:
+        """Return what was compared, in words. `noise` takes the numbers of what nothing but rounding changes.
+
+        `tell`: of several processes, which run a step once more together or not at all.
+        """
         found = self._differences(self.found)
         doubtful = [at for at, one in enumerate(found) if one.exceeds(allowed) and at not in noise]
-        if doubtful:
-            self._explain(found, doubtful, allowed, noise)
+        told = tell(DOUBTS if doubtful else "") if tell is not None else [DOUBTS if doubtful else ""]
+        if DOUBTS in told:
+            doubtful = self._explain(found, doubtful, allowed, noise)
         count = len(self.eager.outputs)
-        worst = [0.0 if at in noise else one.worst for at, one in enumerate(found)]
-        outputs, variables = max(worst[:count], default=0.0), max(worst[count:], default=0.0)
+        if doubtful:
+            worst = max(doubtful, key=lambda at: found[at].worst)
+            name = f"output {worst}" if worst < count else f"what becomes of {self._state.names[worst - count]}"
+            raise DifferentError(f"it differs from eager by {found[worst].worst:.2g} in {name}, {allowed:g} is allowed")
+        seen = [0.0 if at in noise else one.worst for at, one in enumerate(found)]
+        outputs, variables = max(seen[:count], default=0.0), max(seen[count:], default=0.0)
         return f"as eager: outputs within {outputs:.2g}, variables within {variables:.2g} ({allowed:g} is allowed)"
 
     def _differences(self, other: Pass) -> list[Difference]:
@@ -106,23 +117,23 @@ class BothWays:
         outputs = map(comparison.compare_outputs, self.eager.outputs, other.outputs)
         return [*outputs, *map(comparison.compare_changes, self.before, self.eager.variables, other.variables)]
 
-    def _explain(self, found: list[Difference], doubtful: list[int], allowed: float, noise: set[int]) -> None:
-        """Tell a difference from random numbers, and from what rounding alone does to such a step."""
-        if any(one.exceeds(allowed) for one in self._differences(self._again(self.before))):
-            raise NotComparableError(DRAWS)
+    def _explain(self, found: list[Difference], doubtful: list[int], allowed: float, noise: set[int]) -> list[int]:
+        """Tell a difference from random numbers, and from what rounding does to such a step; return what is left.
+
+        It runs the step as often whatever it finds: other processes do so too.
+        """
+        repeated, spreads = self._differences(self._again(self.before)), []
         for seed in (1, 2):
             shifted = [comparison.move(value, seed + at) for at, value in enumerate(self.before)]
             moved = self._again(shifted)
             changed = map(comparison.rebase, self.before, shifted, moved.variables)
-            spread = self._differences(Pass(moved.outputs, list(changed)))
+            spreads.append(self._differences(Pass(moved.outputs, list(changed))))
+        if any(one.exceeds(allowed) for one in repeated):
+            raise NotComparableError(DRAWS)
+        for spread in spreads:
             noise.update(at for at in doubtful if comparison.is_noise(spread[at], allowed))
             doubtful = [at for at in doubtful if not comparison.is_as_noisy(found[at], spread[at], allowed)]
-            if not doubtful:
-                return
-        worst = max(doubtful, key=lambda at: found[at].worst)
-        count = len(self.eager.outputs)
-        name = f"output {worst}" if worst < count else f"what becomes of {self._state.names[worst - count]}"
-        raise DifferentError(f"it differs from eager by {found[worst].worst:.2g} in {name}, {allowed:g} is allowed")
+        return doubtful
 
     def shows_gradients(self) -> bool:
         """Tell whether a trained variable changed, or one of its shape, or whether gradients were returned."""
@@ -158,7 +169,7 @@ class CheckedSteps:
         is_new = shapes not in checks.shapes
         trained.aside = True
         # Another process may have a shape that was compared: it would not run the step twice.
-        waits = is_new and bool(checks.shapes) and trained.agree is not None
+        waits = is_new and bool(checks.shapes) and trained.tell is not None
         graphs = trained.graphs.living()
         # What it trains is known after its first step.
         if waits or not graphs:
@@ -170,10 +181,12 @@ class CheckedSteps:
         except NotComparableError as fault:
             return other() if self._takes_unchecked(trained, checks, shapes, fault) else plain()
         result = both.run()
-        if both.fault is not None:
-            self._session.fail_way(trained, both.fault)
-            return result
-        self._judge(trained, checks, shapes, both)
+        error = self._judge(trained, checks, both)
+        # What one process finds counts for all.
+        told = trained.tell(" ".join(str(error or FINE).split())) if trained.tell is not None else []
+        if error is None and any(told):
+            error = DifferentError(f"another process: {max(told)}")
+        self._decide(trained, checks, shapes, error)
         checks.add(time.perf_counter() - started, 2 * both.seconds)
         return result
 
@@ -187,30 +200,35 @@ class CheckedSteps:
         except Exception as fault:
             raise NotComparableError(f"{type(fault).__name__}: {fault}") from fault
 
-    def _judge(self, trained: TrainedFunction, checks: Checks, shapes: Shapes | None, both: BothWays) -> None:
-        step = trained.calls + 1
+    def _judge(self, trained: TrainedFunction, checks: Checks, both: BothWays) -> Exception | None:
+        """Return why the way cannot be used."""
+        if both.fault is not None:
+            return both.fault
         try:
-            words = both.judge(comparison.allowed_difference(trained.formats), checks.noise)
-            if not both.shows_gradients() and not checks.last_good:
-                checks.idle += 1
-                if checks.idle >= MOST_IDLE:
-                    raise NotComparableError(IDLE)
-                trained.ran = EAGER
-                return
-        except DifferentError as fault:
-            self._refuse(trained, checks, shapes, str(fault), step)
-        except NotComparableError as fault:
-            self._takes_unchecked(trained, checks, shapes, fault)
+            words = both.judge(comparison.allowed_difference(trained.formats), checks.noise, trained.tell)
+            self._note(trained, words)
+            checks.idle = 0 if both.shows_gradients() else checks.idle + 1
+            return NotComparableError(IDLE) if checks.idle >= MOST_IDLE and not checks.shapes else None
+        except (DifferentError, NotComparableError) as error:
+            return error
         except Exception as fault:
-            reason = NotComparableError(f"{type(fault).__name__}: {fault}")
-            self._takes_unchecked(trained, checks, shapes, reason)
+            return NotComparableError(f"{type(fault).__name__}: {fault}")
+
+    def _decide(self, trained: TrainedFunction, checks: Checks, shapes: Shapes | None, error: Exception | None) -> None:
+        step = trained.calls + 1
+        if isinstance(error, DifferentError):
+            self._refuse(trained, checks, shapes, str(error), step)
+        elif isinstance(error, NotComparableError):
+            self._takes_unchecked(trained, checks, shapes, error)
+        elif error is not None:
+            self._session.fail_way(trained, error)
+        elif checks.idle and not checks.shapes:
+            trained.ran = EAGER
         else:
             checks.shapes.add(shapes)
             checks.last_good = step
-            self._note(trained, checks, words)
 
-    def _note(self, trained: TrainedFunction, checks: Checks, words: str) -> None:
-        checks.words = words
+    def _note(self, trained: TrainedFunction, words: str) -> None:
         if trained.turns is not None:
             trained.turns.choosing.candidates[trained.way].compared = words
 
@@ -219,7 +237,7 @@ class CheckedSteps:
     ) -> bool:
         """Return whether the job takes a way that nobody could compare; else refuse the way."""
         words = UNCHECKED.format(fault)
-        self._note(trained, checks, words)
+        self._note(trained, words)
         if self._session.settings.unchecked:
             checks.shapes.add(shapes)
             text = TAKEN.format(trained.name, trained.way, words)
@@ -233,7 +251,7 @@ class CheckedSteps:
 
     def _refuse(self, trained: TrainedFunction, checks: Checks, shapes: Shapes | None, reason: str, step: int) -> None:
         trained.ran = EAGER
-        self._note(trained, checks, reason)
+        self._note(trained, reason)
         later = ""
         if shapes in checks.shapes:
             later = LATER.format(trained.name, trained.way, reason, step, checks.last_good)

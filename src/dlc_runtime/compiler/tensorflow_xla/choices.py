@@ -16,7 +16,7 @@ from dlc_runtime.compiler.report.candidates import EAGER, Budget
 from dlc_runtime.compiler.report.choosing import Spent
 from dlc_runtime.compiler.tensorflow_xla import peers, tf_internals
 from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
-from dlc_runtime.compiler.tensorflow_xla.turns import NO_ANSWER, Turns
+from dlc_runtime.compiler.tensorflow_xla.turns import Turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,21 +74,23 @@ class Choices:
         # Functions of one name may be made without an end.
         self._record.choices.setdefault(trained.name, turns.choosing)
 
-    def agreement(self, trained: TrainedFunction) -> Callable[[bool], bool] | None:
-        """Return what tells whether all processes of the training allow a comparison; None for one process."""
+    def teller(self, trained: TrainedFunction) -> Callable[[str], list[str]] | None:
+        """Return what tells all processes of the training a text; None for one process.
+
+        It returns the texts of all; none if they cannot hear of each other, or if one has ended.
+        """
         if self._peers.count == 1:
             return None
-        share = self._share(f"{trained.name}.comparison") if self._peers.can_share() else None
+        shares = [self._share(f"{trained.name}.comparison")] if self._peers.can_share() else []
 
-        def agree(allowed: bool) -> bool:
+        def tell(text: str) -> list[str]:
             try:
-                return share is not None and all(told.strip() == "1" for told in share(str(int(allowed))))
+                return [told.strip() for share in shares if share is not None for told in share(text or " ")]
             except Exception:
-                # A process has ended, or trains otherwise.
-                trained.refused = NO_ANSWER
-                return False
+                shares.clear()
+                return []
 
-        return agree
+        return tell
 
     def _share(self, name: str) -> Share | None:
         """Number functions of one name: they begin to choose in the same order in each process."""

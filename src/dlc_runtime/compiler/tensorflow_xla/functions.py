@@ -55,8 +55,8 @@ class TrainedFunction:
         self.takes_unseen = False
         # How the last call ran, and whether it was none of the steps that are measured.
         self.ran, self.aside = EAGER, False
-        # Asks the other processes of the training, None if there are none.
-        self.agree: Callable[[bool], bool] | None = None
+        # Tells the other processes of the training a text and returns those of all; None if there are none.
+        self.tell: Callable[[str], list[str]] | None = None
         self._checks: dict[str, Checks] = {}
         self._shapes: dict[str, tuple[str, ...]] = {}
 
@@ -71,7 +71,7 @@ class TrainedFunction:
         return self.ways[0] if self.phase == COMPILED else EAGER
 
     def checks_of(self, way: str) -> Checks:
-        return self._checks.setdefault(way, Checks(len(self.name), self.agree))
+        return self._checks.setdefault(way, Checks(len(self.name), self.tell))
 
     def forget_programs(self) -> None:
         """Forget what was compiled: the functions are new, and compiling them is no recompilation."""

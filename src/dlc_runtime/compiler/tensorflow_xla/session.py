@@ -279,7 +279,7 @@ class Session:
     def _step(self, trained: TrainedFunction, compiled: bool, seconds: float, changed: bool) -> None:
         trained.calls += 1
         if trained.calls == 1:
-            trained.agree = self.choices.agreement(trained)
+            trained.tell = self.choices.teller(trained)
             self._first_step(trained)
         if self._counts(trained):
             self._tick(trained, compiled, changed)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from fault_runs import GRADIENTS, LATER, OTHERS, UNSEEN_IN_16_BITS, refused, train
-from tensorflow_runs import Runner
+from tensorflow_runs import Runner, at_once
+from torch_runs import assert_same_model
 
 # A LayerNormalization behind it takes the factor out again.
 HARMLESS = {"norm": {"outputs"}}
@@ -21,3 +22,15 @@ def test_each_fault_in_a_model_is_refused_and_the_model_without_one_is_not(
     seen = [fault for fault in (*GRADIENTS, *OTHERS, *LATER) if fault not in unseen]
     run = train(tensorflow_runner, [f"{model}:{fault}" for fault in ("right", *seen)])
     assert refused(run) == {f"{model}:{fault}" for fault in seen}
+
+
+@pytest.mark.parametrize("mode", ["auto", "default"])
+def test_a_fault_in_one_of_two_processes_is_refused_in_both(tensorflow_runner: Runner, mode: str) -> None:
+    """Gradients are summed, so the other process would train with it."""
+    environ = {"DLC_COMPILER_MODE": mode}
+    plain = at_once(tensorflow_runner, ["faults.py", "workers:double"], "", environ)
+    runs = at_once(tensorflow_runner, ["faults.py", "workers:double"], "xla", environ)
+    for expected, found in zip(plain, runs, strict=True):
+        assert_same_model(expected, found, 1e-4)
+        said = found.log if mode == "auto" else found.report["eager"][0]["reason"]
+        assert "it differs from eager by" in said

@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 from models import data, finish, keras_of
 
+if sys.argv[1].startswith("workers:"):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else runs in TensorFlow
 keras = keras_of("keras") if os.environ.get("WITH", "keras") == "keras" else keras_of(os.environ["WITH"])
 STEPS = int(os.environ.get("STEPS", "14"))
 LATE = int(os.environ.get("LATE", "9"))
@@ -174,6 +176,28 @@ def iterator(fault):
     return [float(iterator_right(batches)) for _ in range(STEPS)]
 
 
+def workers(fault):
+    """Two processes train one model; XLA is wrong in one of them."""
+    with strategy.scope():
+        w = tf.Variable(tf.random.stateless_normal((8, 2), (1, 2)))
+    is_second = strategy.cluster_resolver.task_id == 1
+
+    def replica(x, y, on):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.tanh(x @ wrong_gradient(w, on, fault)) - y))
+        gradient = tf.distribute.get_replica_context().all_reduce("mean", tape.gradient(loss, w))
+        w.assign_sub(0.1 * gradient)
+        return loss
+
+    @tf.function
+    def workers_step(x, y):
+        on = tf.py_function(lambda: is_second and bool(tf.config.optimizer.get_jit()), [], tf.bool)
+        on.set_shape([])
+        return strategy.reduce("mean", strategy.run(replica, args=(x, y, on)), axis=None)
+
+    return [float(workers_step(tf.constant(x), tf.constant(y))) for x, y in batches()]
+
+
 if os.environ.get("FAULTS_UNSEEN"):
     # As if nothing were compared.
     from dlc_runtime.compiler.tensorflow_xla.comparison import Difference
@@ -183,5 +207,6 @@ losses = {}
 for case in sys.argv[1:]:
     name, fault = case.split(":")
     keras.utils.set_random_seed(7)
-    losses[case] = loop(fault) if name == "loop" else iterator(fault) if name == "iterator" else fit(name, fault)
+    own = {"loop": loop, "iterator": iterator, "workers": workers}.get(name)
+    losses[case] = own(fault) if own is not None else fit(name, fault)
 finish([loss for kind in losses.values() for loss in kind], by_case=losses)

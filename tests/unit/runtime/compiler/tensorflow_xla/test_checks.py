@@ -6,9 +6,7 @@ import itertools
 
 import pytest
 
-from dlc_runtime.compiler.tensorflow_xla.checks import AT_LEAST, SHARE, Checks
-
-SHAPES = ("float32[4]",)
+from dlc_runtime.compiler.tensorflow_xla.checks import ALLOWED, AT_LEAST, SHARE, Checks
 
 
 def run(checks: Checks, steps: int, seconds: float, cost: float) -> list[int]:
@@ -48,13 +46,17 @@ def test_the_steps_of_two_functions_are_others_and_those_of_two_processes_the_sa
 
 def test_no_process_compares_a_step_that_another_does_not() -> None:
     """A step that is run twice by one of them would wait for the others."""
-    assert run(Checks(1, allow=lambda allowed: False), 1000, 0.01, 0.0) == []
-    asked: list[bool] = []
+    assert run(Checks(1, tell=lambda text: [text, ""]), 1000, 0.01, 0.0) == []
+    told: list[str] = []
 
-    def note(allowed: bool) -> bool:
-        asked.append(allowed)
-        return allowed
+    def note(text: str) -> list[str]:
+        told.append(text)
+        return [text, ALLOWED]
 
-    compared = run(Checks(1, allow=note), 1000, 0.01, 1000.0)
+    compared = run(Checks(1, tell=note), 1000, 0.01, 1000.0)
     assert compared == [2]
-    assert asked == [True, *[False] * (len(asked) - 1)], "each process says whether its own time allows it"
+    assert told == [ALLOWED, *[""] * (len(told) - 1)], "each process says whether its own time allows it"
+
+
+def test_processes_that_hear_nothing_of_each_other_compare_no_later_step() -> None:
+    assert run(Checks(1, tell=lambda text: []), 1000, 0.01, 0.0) == []

@@ -41,6 +41,32 @@ def test_a_job_that_finds_all_its_code_compiled_precompiles_no_header(runner: Ru
     assert made[1] == []
 
 
+def test_the_second_job_does_not_try_the_processor_again(runner: Runner, tmp_path: Path) -> None:
+    environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    first, second = (runner.run("trial_libraries.py", environ=environ) for _ in range(2))
+    if not first.results[0]["trials"]:
+        pytest.skip("this torch tries no vector instructions in processes of their own")
+    assert second.report["cache_misses"] == 0
+    assert second.results[0]["trials"] == 0
+
+
+def test_a_fresh_host_that_is_given_the_artefact_compiles_nothing(runner: Runner, tmp_path: Path) -> None:
+    cache, file = tmp_path / "cache", tmp_path / "compiled.tar.gz"
+    cold = runner.run("plain.py", environ={"DLC_COMPILE_CACHE": str(cache), "TORCHINDUCTOR_CACHE_DIR": ""})
+    made = runner.run("-m", "dlc_runtime.compiler.cache", str(cache), str(file), compiler="")
+    name, _, reference = made.log.strip().partition("=")
+    shutil.rmtree(cache)
+    warm = runner.run("plain.py", environ={name: reference, "TORCHINDUCTOR_CACHE_DIR": ""})
+    assert warm.report["cache_misses"] == 0
+    assert warm.losses == cold.losses
+    with file.open("r+b") as stream:
+        stream.write(b"changed")
+    refused = runner.run("plain.py", environ={name: reference, "TORCHINDUCTOR_CACHE_DIR": ""})
+    assert "is not used, this job compiles anew" in refused.log
+    assert refused.report["cache_hits"] == 0
+    assert refused.report["cache_misses"] == cold.report["cache_misses"]
+
+
 def test_two_jobs_at_once_share_a_cache(runner: Runner, tmp_path: Path) -> None:
     environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
     jobs = [runner.start(("sequential.py",), "inductor", environ) for _ in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,18 @@ def test_a_way_that_is_slower_is_left_within_the_stated_steps_and_the_next_job_d
     assert second.report["choosing"]["kept"]
     assert second.report["choosing"]["from_step"] == 6
     assert second.report["graphs"] == second.report["modules"] == []
+
+
+def test_a_job_with_a_changed_forward_measures_anew(runner: Runner, tmp_path: Path) -> None:
+    environ = {**AUTO, "DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    shutil.copytree(runner.scripts, tmp_path / "scripts")
+    runner.scripts = tmp_path / "scripts"
+    jobs = [runner.run(SCRIPT, "slow", "80", environ=environ)]
+    script = tmp_path / "scripts" / SCRIPT
+    for line in ("x = self.first(x)", "x = self.first(x) * 1.5"):
+        script.write_text("# one more line\n" + script.read_text().replace("x = self.first(x)", line))
+        jobs.append(runner.run(SCRIPT, "slow", "40", environ=environ))
+    assert [job.report["choosing"]["kept"] for job in jobs] == [False, True, False]
 
 
 def test_a_way_that_is_faster_is_taken_and_the_next_job_begins_with_it(runner: Runner, tmp_path: Path) -> None:

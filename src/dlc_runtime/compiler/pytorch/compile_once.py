@@ -13,7 +13,6 @@ import os
 import torch
 
 from dlc_runtime.compiler.cache.turn_lock import take_turn
-from dlc_runtime.compiler.pytorch.torch_facts import count_ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +26,25 @@ LONGEST_SECONDS = 300.0
 # What the ranks of one job on one host have in common.
 JOB = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT")
 
+# How many ranks a host has, as torchrun, Horovod and Open MPI say it.
+LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
+
 
 def compile_once(graph: GraphModule, inputs: Sequence[Any], settings: Any, compile_graph: Callable[[], Any]) -> Any:
     """Compile; if another rank compiles the same at this moment, wait for it before. `settings`: of the compiler."""
-    if count_ranks() == 1:
+    if not has_other_ranks():
         return compile_graph()
     lock = os.path.join(inductor_folder(), f".turn-{graph_key(graph, inputs, settings)}")
     with backward_at_once(), take_turn(lock, LONGEST_SECONDS):
         return compile_graph()
+
+
+def has_other_ranks() -> bool:
+    """Tell whether other processes train with this one; ranks that a script spawns have no variables."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return bool(distributed.get_world_size() > 1)
+    return any(os.environ.get(name, "1") != "1" for name in LOCAL_SIZES)
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ from dlc_runtime.compiler.pytorch.newcomers import Newcomers
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.sampling import Sampling
 from dlc_runtime.compiler.pytorch.step_clock import StepClock
-from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns
+from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, count_ranks
 from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
@@ -265,7 +265,7 @@ class Session:
     def _new_turns(self, chosen: list[torch.nn.Module]) -> Turns:
         tried = ways.ways_to_try(self.settings, chosen)
         self._decisions.facts = torch_facts.facts_of_choice(
-            chosen, self.selection.batches, tried, torch_facts.count_ranks(), self.settings
+            chosen, self.selection.batches, tried, count_ranks(), self.settings
         )
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)

@@ -219,26 +219,6 @@ def find_missing_compiler(modules: list[torch.nn.Module]) -> str:
     return "" if shutil.which(name) else f"there is no C++ compiler here ({name})"
 
 
-def process_group() -> tuple[Any, int, int] | None:
-    """Return our part of the job's store, this rank, and the number of ranks; None if the process is alone."""
-    distributed = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
-        return None
-    store = distributed.distributed_c10d._get_default_store()
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return (
-        distributed.PrefixStore(f"dlc-compiler/{attempt}", store),
-        distributed.get_rank(),
-        distributed.get_world_size(),
-    )
-
-
-def count_ranks() -> int:
-    """Return how many processes train together."""
-    group, horovod = process_group(), horovod_of_ranks()
-    return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1
-
-
 def skip_needless_work() -> None:
     """Stop inductor from doing again, in each process, what its cache can tell."""
     skip_needless_headers()

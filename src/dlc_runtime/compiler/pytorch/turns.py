@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import os
 import time
 from statistics import median
 
@@ -13,7 +14,6 @@ import torch
 from dlc_runtime.compiler.cache import decisions
 from dlc_runtime.compiler.pytorch import torch_facts
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
-from dlc_runtime.compiler.pytorch.torch_facts import process_group
 from dlc_runtime.compiler.pytorch.ways import WAYS
 from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Result, slowest
 from dlc_runtime.compiler.report.choosing import Choosing
@@ -256,3 +256,23 @@ def delete_answers(store: Any, key: str, size: int) -> None:
     with contextlib.suppress(Exception):  # not every store can
         for name in (key, *(f"{key}/{rank}" for rank in range(size))):
             store.delete_key(name)
+
+
+def process_group() -> tuple[Any, int, int] | None:
+    """Return our part of the job's store, this rank, and the number of ranks; None if the process is alone."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return None
+    store = distributed.distributed_c10d._get_default_store()
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return (
+        distributed.PrefixStore(f"dlc-compiler/{attempt}", store),
+        distributed.get_rank(),
+        distributed.get_world_size(),
+    )
+
+
+def count_ranks() -> int:
+    """Return how many processes train together."""
+    group, horovod = process_group(), torch_facts.horovod_of_ranks()
+    return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1

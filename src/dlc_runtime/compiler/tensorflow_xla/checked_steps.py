@@ -18,12 +18,23 @@ from dlc_runtime.compiler.tensorflow_xla.step_state import StepState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Protocol
 
+    from dlc_runtime.compiler.report.record import Record
+    from dlc_runtime.compiler.settings import Settings
     from dlc_runtime.compiler.tensorflow_xla.checks import Checks
     from dlc_runtime.compiler.tensorflow_xla.comparison import Difference
     from dlc_runtime.compiler.tensorflow_xla.functions import TrainedFunction
-    from dlc_runtime.compiler.tensorflow_xla.session import Session
+
+    class Ways(Protocol):
+        """Who leaves a way for what was found; the session of the process."""
+
+        settings: Settings
+        record: Record
+
+        def refuse_way(self, trained: TrainedFunction, reason: str, later: str = "") -> None: ...
+
+        def fail_way(self, trained: TrainedFunction, fault: Exception) -> None: ...
 
     Shapes = tuple[str, ...]
     Tell = Callable[[str], list[str]]
@@ -149,8 +160,8 @@ class BothWays:
 class CheckedSteps:
     """Runs the steps of ways of XLA; those that are due in both ways."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, ways: Ways) -> None:
+        self._ways = ways
         self._began = time.perf_counter()
 
     def run(self, trained: TrainedFunction, shapes: Shapes | None, given: Any, plain: Any, other: Any) -> Any:
@@ -221,7 +232,7 @@ class CheckedSteps:
         elif isinstance(error, NotComparableError):
             self._takes_unchecked(trained, checks, shapes, error)
         elif error is not None:
-            self._session.fail_way(trained, error)
+            self._ways.fail_way(trained, error)
         elif checks.idle and not checks.shapes:
             trained.ran = EAGER
         else:
@@ -238,15 +249,15 @@ class CheckedSteps:
         """Return whether the job takes a way that nobody could compare; else refuse the way."""
         words = UNCHECKED.format(fault)
         self._note(trained, words)
-        if self._session.settings.unchecked:
+        if self._ways.settings.unchecked:
             checks.shapes.add(shapes)
             text = TAKEN.format(trained.name, trained.way, words)
-            if text not in self._session.record.notes:
-                self._session.record.notes.append(text)
+            if text not in self._ways.record.notes:
+                self._ways.record.notes.append(text)
                 log(text)
             return True
         trained.ran = EAGER
-        self._session.refuse_way(trained, f"{words}; DLC_COMPILER_UNCHECKED=1 takes it all the same")
+        self._ways.refuse_way(trained, f"{words}; DLC_COMPILER_UNCHECKED=1 takes it all the same")
         return False
 
     def _refuse(self, trained: TrainedFunction, checks: Checks, shapes: Shapes | None, reason: str, step: int) -> None:
@@ -257,4 +268,4 @@ class CheckedSteps:
             later = LATER.format(trained.name, trained.way, reason, step, checks.last_good)
         elif checks.shapes:
             later = OTHER_SHAPE.format(trained.name, trained.way, reason, step)
-        self._session.refuse_way(trained, reason, later)
+        self._ways.refuse_way(trained, reason, later)

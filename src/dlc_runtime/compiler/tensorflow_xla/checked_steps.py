@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     class Ways(Protocol):
         """Who leaves a way for what was found; the session of the process."""
 
-        settings: Settings
-        record: Record
+        @property
+        def settings(self) -> Settings: ...
+
+        @property
+        def record(self) -> Record: ...
 
         def refuse_way(self, trained: TrainedFunction, reason: str, later: str = "") -> None: ...
 

@@ -6,7 +6,8 @@ import sys
 import time
 
 from launch import signals
-from launch.base.errors import STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
+from launch.base.errors import CONFIG, STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
+from launch.coordination.leader_scout import LeaderScout
 from launch.coordination.member import NEWS_SECONDS, Member
 from launch.coordination.membership import MemberConfig, as_verdict, list_hosts
 from launch.coordination.sockets import SAME_TOKEN
@@ -23,6 +24,8 @@ STAY_SECONDS = 0.2
 # Until the first line that says who is missing, and between two of them
 FIRST_REPORT_SECONDS, REPORT_SECONDS = 1.0, 15.0
 RESOLVE_SECONDS = 2.0
+# For another host that leads too to hear of it
+TELL_SECONDS = 5.0
 # 128 + SIGTERM: another host got the signal
 STOP_CODE = 143
 
@@ -133,9 +136,22 @@ def _end_after_loss(verdict: Verdict, own: Outcome) -> Outcome:
 
 
 def _wait_for_all(group: Member, timeout: float) -> None:
+    scout = LeaderScout(group.config, lambda: group.missing, group.own_addresses) if group.config.is_leader else None
+    if scout:
+        scout.start()
+    try:
+        _wait_for_facts(group, timeout, scout)
+    finally:
+        if scout:
+            scout.stop()
+
+
+def _wait_for_facts(group: Member, timeout: float, scout: LeaderScout | None) -> None:
     deadline = time.monotonic() + timeout
     notes = ProgressNotes()
     while not group.facts:
+        if scout and scout.found:
+            raise _tell_other_leader(group, scout.found)
         if group.end:
             raise LaunchError(group.end.exit_code or UNAVAILABLE, as_verdict(group.end).outcome.cause)
         if group.stopping_host():
@@ -147,6 +163,27 @@ def _wait_for_all(group: Member, timeout: float) -> None:
         if notes.is_due():
             _say(_whom_we_wait_for(group))
         signals.sleep(LOOK_SECONDS)
+
+
+def _tell_other_leader(group: Member, other: str) -> LaunchError:
+    """Tell the other host that leads, and those that joined it, why the job ends; return the error for this one."""
+    config = group.config
+    error = LaunchError(
+        CONFIG,
+        "the hosts were given different lists of hosts, so two of them lead",
+        expected="the same order of hosts on each, whose first one leads",
+        found=f"{config.host} is the first on {config.host}, and {other} on {other}",
+        remedy="give each the same resourceconfig.json (or DLC_HOSTS), changed in current_host (DLC_RANK) alone",
+    )
+    rules = config.rules._replace(members=(other, *(host for host in config.rules.members if host != other)))
+    messenger = Member(config._replace(rules=rules, probe_port=None, program_files={}))
+    messenger.start(None)
+    messenger.report(Failure(str(error), host=config.host, exit_code=error.exit_code))
+    deadline = time.monotonic() + TELL_SECONDS
+    while not messenger.is_delivered and time.monotonic() < deadline and not signals.received():
+        time.sleep(LOOK_SECONDS)
+    messenger.close()
+    return error
 
 
 def _whom_we_wait_for(group: Member) -> str:

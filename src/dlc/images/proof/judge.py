@@ -158,6 +158,7 @@ def judge(
     `name` is the one that the image was asked for by, empty if that was its digest.
     """
     judgement = Judgement(open_evidence(evidence, verifiers), policy, now, explain)
+    judgement.unchecked += note_unread(evidence)
     for kind, said in NAMES.items():
         if kind not in (PROVENANCE, BILL, SCAN, TESTS) and said in policy.require and (found := judgement.find(kind)):
             judgement.prove(said, found[0].signer)
@@ -170,6 +171,11 @@ def judge(
     if "tests" in policy.require:
         _judge_tests(judgement)
     return judgement.make_verdict(subject)
+
+
+def note_unread(evidence: Evidence) -> list[tuple[str, str]]:
+    """Return what is attached to an image and cannot be read, as what was not compared."""
+    return [(f"what is attached as {digest}", f"it cannot be read: {why}") for digest, why in evidence.unread]
 
 
 def _judge_provenance(judgement: Judgement, evidence: Evidence, build_key: BuildKey, name: str) -> Subject | None:

@@ -14,9 +14,9 @@ from dlc.core.checkout import read_workspace
 from dlc.core.environment import find_ca_bundle
 from dlc.core.labels import CREATED, KEY, format_time
 from dlc.engine.builders import make_client
+from dlc.images.push.read_image import read_all_labels
 from dlc.images.push.registry.destination import open_destination
 from dlc.images.push.registry.repository import Repository
-from dlc.images.push.tag_age import read_all_labels
 from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
 from dlc.plan.targets import Target

@@ -25,12 +25,12 @@ from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import explain_other_tools
 from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, list_signed_tags, require_proven
 from dlc.images.proof.statement import NAMES
-from dlc.images.push import promote
+from dlc.images.push import promote, read_image
 from dlc.images.push.promote import Promoted, RequireOrder, RequireProofs, Tags
 from dlc.images.push.referrers import Document
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.registry.repository import Manifest, Repository
-from dlc.images.push.tag_age import find_newer, make_claim, require_no_newer
+from dlc.images.push.tag_age import Move, find_moves, find_newer, make_claim, require_no_newer
 from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
 
@@ -93,12 +93,14 @@ def run(args: argparse.Namespace) -> int:
     epoch = 0 if IN_REGISTRY.fullmatch(args.image) else read_revision(workspace.root)[1]
     require_order = make_order(destination, asked.framework, epoch, back=args.back)
     if args.dry_run:
-        image = promote.find_image(source, asked.reference)
+        image = read_image.find_image(source, asked.reference)
         allowed = require_proofs(source, image, asked.reference)
         tags = promote.find_tags(source, image, allowed)
         reader = destination.reader(asked.framework, say_progress)
         promote.require_all_in_order(source, reader, image, tags, allowed, require_order)
-        found = Promoted(destination.name(asked.framework), image.digest, tags, (), 0)
+        named = list(promote.list_tagged(source, image, tags, allowed))
+        moves, gets = find_moves(source, reader, named), tuple(tag for tag, _ in named)
+        found = Promoted(destination.name(asked.framework), image.digest, gets, (), 0, moves=moves)
     else:
         # In one registry no layer has to be sent.
         beside = [origin.name(asked.framework)] if origin.registry == destination.registry else []
@@ -169,7 +171,8 @@ def as_text(found: Promoted, registry: str, *, is_done: bool) -> str:
     """Return what was done, then the references in the registry, and what is attached there."""
     where = f"{registry}/{found.repository}"
     lines = [f"{where}@{found.digest}  {_describe_copy(found) if is_done else 'would be copied'}"]
-    lines += [f"  {where}:{tag}" for tag in found.tags]
+    moves = {move.tag: f"  {_describe_move(move)}" for move in found.moves}
+    lines += [f"  {where}:{tag}{moves.get(tag, '')}" for tag in found.tags]
     lines += [f"  attached to it: {len(found.documents)} documents"] if found.documents else []
     return "\n".join([*lines, *(f"    {_describe_document(each, found.digest)}" for each in found.documents)])
 
@@ -178,6 +181,12 @@ def _describe_copy(found: Promoted) -> str:
     if found.was_there:
         return "was there already"
     return f"copied, {found.sent / 1e6:.1f} MB sent" if found.sent else "copied, the registry had all of its layers"
+
+
+def _describe_move(move: Move) -> str:
+    """Return what a tag meant before, and whether it goes back."""
+    of = f", of {move.before_created}" if move.before_created else ", without a date"
+    return f"{'GOES BACK' if move.is_back else 'moves'} from {move.before}{of}"
 
 
 def _describe_document(document: Document, image: str) -> str:

@@ -12,7 +12,7 @@ from dlc.buildspec.matrix import list_frameworks
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
 from dlc.core import environment
 from dlc.core.checkout import read_workspace
-from dlc.images.push import prune
+from dlc.images.push import prune, removal
 from dlc.images.push.prune import Choice, Retention
 from dlc.images.push.registry.destination import open_destination
 
@@ -47,24 +47,29 @@ def run(args: argparse.Namespace) -> int:
         repository = place.repository(framework, say_progress)
         today = prune.find_today(repository, own_day, say_progress)
         choices = prune.choose(prune.list_repository(repository, say_progress), Retention(args.keep, args.days), today)
-        if not args.json and choices:
-            print_text(as_text(place.reference(framework), choices, is_done=args.yes), STATES)
-        gone = prune.remove(repository, choices, say_progress) if args.yes else []
         name = place.reference(framework)
+        if not args.json and choices:
+            print_text(as_text(name, choices), STATES)
+        gone = removal.remove(repository, choices, say_progress) if args.yes else []
+        if not args.json and choices:
+            print_text(f"  {count(choices, gone if args.yes else None)}")
         rows += [{"repository": name, **asdict(each), "removed": each.name in gone} for each in choices]
     if args.json:
         print_json(rows)
     return 0
 
 
-def as_text(name: str, choices: Sequence[Choice], *, is_done: bool) -> str:
-    """Return a line for each image of a repository, and a line that counts."""
+def as_text(name: str, choices: Sequence[Choice]) -> str:
+    """Return a line for each image of a repository and for each of its tags."""
     lines = [name]
     for choice in choices:
         lines.append(f"  {'remove' if choice.remove else 'keep':<6}  {choice.name}  {choice.why}")
         lines += [f"          {tag}" for tag in choice.tags if tag != choice.name]
-    removed = sum(choice.remove for choice in choices)
-    verb = (
-        "are removed; the registry frees their space when it collects garbage" if is_done else "would be removed: --yes"
-    )
-    return "\n".join([*lines, f"  {removed} of {len(choices)} {verb}"])
+    return "\n".join(lines)
+
+
+def count(choices: Sequence[Choice], gone: Sequence[str] | None) -> str:
+    """Say how many are removed, or would be if `gone` is None."""
+    if gone is None:
+        return f"{sum(choice.remove for choice in choices)} of {len(choices)} would be removed: --yes"
+    return f"{len(gone)} of {len(choices)} are removed; the registry frees their space when it collects garbage"

@@ -75,8 +75,7 @@ def as_text(found: Scan) -> str:
     """Return the sources of advisories, then every finding with its state."""
     verdict, lines = found.verdict, [found.ref]
     for answer in found.answers:
-        known = answer.asked - len(answer.unknown)
-        state = f"NOT ASKED: {answer.unanswered}" if answer.unanswered else f"{known} of {answer.asked} packages known"
+        state = f"NOT ASKED: {answer.unanswered}" if answer.unanswered else answer.coverage
         lines.append(f"  {answer.source}: {state}")
     lines += [f"  open      {_format_finding(finding)}" for finding in verdict.open]
     lines += [

@@ -29,7 +29,7 @@ from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, reproducible
 from dlc.images.inspection.archive import Archive
 from dlc.images.proof.evidence import list_images
-from dlc.images.push import promote
+from dlc.images.push import read_image
 from dlc.plan.plan import Plan, plan_variants
 from dlc.plan.targets import Target
 
@@ -122,9 +122,9 @@ def read_pushed(word: str) -> list[Pushed]:
     repository = place.repository
     found = []
     for name in list_images(repository, place.registry, place.name):
-        image = promote.find_image(repository, name)
+        image = read_image.find_image(repository, name)
         where = f"{place.registry}/{repository.name}@{image.digest}"
-        config = _parse_config(where, promote.read_config(repository, image))
+        config = _parse_config(where, read_image.read_config(repository, image))
         found.append(Pushed(where, config, str(image.content["config"]["digest"])))
     return found
 

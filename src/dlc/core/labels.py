@@ -30,3 +30,12 @@ def format_time(moment: datetime | int) -> str:
     """Return a time, or the seconds since 1970, as labels have it: RFC 3339, in whole seconds of UTC."""
     found = datetime.fromtimestamp(moment, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
     return found.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime | None:
+    """Return the time in a label, in UTC; None if the text is no time."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None

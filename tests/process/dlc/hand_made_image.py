@@ -28,7 +28,8 @@ from dlc.images.proof.results import SCANNER, make_test_predicate
 from dlc.images.proof.statement import PROVENANCE, SCAN, TESTS, make_statement
 from dlc.images.proof.tested import make_record
 from dlc.images.push.layers import LAYER
-from dlc.images.push.promote import Tags, read_labels
+from dlc.images.push.promote import Tags
+from dlc.images.push.read_image import read_labels
 from dlc.images.push.referrers import PREDICATE_TYPE, attach_document
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import Session

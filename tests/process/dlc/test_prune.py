@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import RegistryError
 from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.push.promote import read_labels
-from dlc.images.push.prune import Build, Choice, Listed, Retention, choose, find_today, list_repository, remove
+from dlc.images.push.prune import Build, Choice, Listed, Retention, choose, find_today, list_repository
+from dlc.images.push.read_image import read_labels
 from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
+from dlc.images.push.removal import remove
 from dlc.images.push.simple_signing import make_signature_tag
 from dlc.images.push.tags import make_tags
 from harness.registry import Registry
@@ -167,7 +168,7 @@ def client_tags_of_nothing(repository: Repository) -> list[str]:
 
 
 def build(digest: str, age: int, *tags: str, stem: str = "s") -> Build:
-    return Build(digest, tags, stem, days_ago(age))
+    return Build(digest, tags, stem, datetime.combine(days_ago(age), time(), UTC))
 
 
 def test_tags_that_dlc_did_not_set_keep_their_image() -> None:

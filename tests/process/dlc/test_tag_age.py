@@ -83,14 +83,20 @@ def test_a_slow_pipeline_of_an_older_commit_moves_no_tag_back(
     assert target.any_manifest(older.digest) is None, "a refused promotion copies nothing"
 
 
-def test_back_moves_them_and_the_newer_image_comes_again_without_it(
-    promote: Callable[..., int], source: Repository, target: Repository, tmp_path: Path
-) -> None:
+def test_back_moves_them_with_a_word_and_the_newer_image_comes_again_without_it(
+    promote: Callable[..., int], source: Repository, target: Repository, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     older, newer = put_proven(source, tmp_path, 1, MONDAY), put_proven(source, tmp_path, 2, TUESDAY)
     assert promote(name(newer)) == 0
-    assert promote(name(older), "--back") == 0
+    assert " from " not in capsys.readouterr().out
+    for words in (("--dry-run",), ()):
+        assert promote(name(older), "--back", *words) == 0
+        out = capsys.readouterr().out
+        assert f"prod/pytorch:{STEM}  GOES BACK from {newer.digest}, of 2026-11-24T00:00:00Z\n" in out
     assert target.any_manifest(STEM) == older
     assert promote(name(newer)) == 0
+    assert f"prod/pytorch:{STEM}  moves from {older.digest}, of 2026-11-23T00:00:00Z\n" in capsys.readouterr().out
     assert target.any_manifest(STEM) == newer
 
 

@@ -175,13 +175,18 @@ def junk_bundle(shop: Shop) -> None:
 
 
 def other_bytes(shop: Shop) -> None:
-    """The registry's disk was changed: a bundle is not what its digest says."""
+    """The registry's disk was changed: a configuration is not what its digest says."""
+    # No other test has this configuration.
+    image = push_signed(shop.repository, shop.key, SignedImage(revision="d" * 40))
+    path = shop.registry.blob(image.content["config"]["digest"])
+    path.write_bytes(path.read_bytes().replace(b"linux", b"Linux"))
+
+
+def other_bytes_of_a_statement(shop: Shop) -> None:
     image = push_signed(shop.repository, shop.key, SignedImage())
     [found] = [found for found in shop.index(image) if kind_of(found) == SCAN]
     path = shop.registry.blob(make_digest(shop.document(found)))
-    path.write_bytes(
-        path.read_bytes().replace(b"dsse-envelope", b"dsse_envelope").replace(b'{"mediaType', b'{ "mediaTyp')
-    )
+    path.write_bytes(path.read_bytes().replace(b"dsse-envelope", b"dsse_envelope") + b" ")
 
 
 CASES: dict[str, tuple[str, Tamper]] = {
@@ -209,6 +214,7 @@ CASES: dict[str, tuple[str, Tamper]] = {
     "a scan of tomorrow": ("scan-from-the-future", scan_of_tomorrow),
     "a bundle that is none": ("signature-unreadable", junk_bundle),
     "other bytes than the digest says": ("content-differs", other_bytes),
+    "a statement of other bytes": ("scan-unreadable", other_bytes_of_a_statement),
 }
 
 
@@ -258,7 +264,7 @@ def test_the_page_names_every_refusal_that_is_tested() -> None:
     tested = {name for name, *_ in (*CASES.values(), *POLICIES.values())}
     # Of each reason why a statement does not open, the page shows one kind of statement.
     reasons = ("-missing", "-invalid", "-of-another-key", "-of-another-image", "-unreadable")
-    elsewhere = {"image-without-date", "tests-empty", "name-unknown", "index-of-other-images"}
+    elsewhere = {"image-without-date", "scan-incomplete", "tests-empty", "name-unknown", "index-of-other-images"}
     assert {name for name in named if not name.endswith(reasons)} - elsewhere == {
         name for name in tested if not name.endswith(reasons)
     }

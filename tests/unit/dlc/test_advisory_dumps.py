@@ -75,6 +75,39 @@ def test_withdrawn_advisories_and_those_of_others_do_not_count(tmp_path: Path) -
     assert advisories.search_osv_dump(FACTS, osv(tmp_path, withdrawn, other)).findings == ()
 
 
+def test_the_dump_of_another_ecosystem_is_refused(tmp_path: Path) -> None:
+    """OSV calls each of them all.zip. An advisory about a package of both is in both."""
+    npm = {**advisory(package={"ecosystem": "npm", "name": "six"}), "id": "GHSA-1"}
+    both = {**advisory(), "affected": [*npm["affected"], *advisory()["affected"]], "id": "GHSA-2"}
+    with pytest.raises(LockError, match=r"expected OSV's all\.zip of PyPI, found: the dump of npm") as caught:
+        advisories.search_osv_dump(FACTS, osv(tmp_path, npm, npm, both))
+    assert "PyPI/all.zip" in caught.value.remedy
+    with pytest.raises(LockError, match="found: no advisory"):
+        advisories.search_osv_dump(FACTS, osv(tmp_path))
+    assert advisories.search_osv_dump(FACTS, osv(tmp_path, both, advisory())).day == "2026-11-20"
+
+
+def test_a_tracker_that_does_not_know_the_release_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "json"
+    for content in ({}, {"glibc": {"CVE-1": {"releases": {"noble": {"status": "open"}}}}}):
+        path.write_text(json.dumps(content))
+        with pytest.raises(LockError, match="found: no advisory about bookworm"):
+            advisories.search_tracker_dump(FACTS, path)
+
+
+def test_a_dump_is_told_with_its_day_and_no_package_is_said_to_be_known(tmp_path: Path) -> None:
+    answer = advisories.search_osv_dump(FACTS, osv(tmp_path, advisory()))
+    assert answer.coverage == f"{answer.asked} packages compared with data of 2026-11-20"
+    path = tmp_path / "json"
+    path.write_text(json.dumps({"glibc": {"CVE-1": {"releases": {"bookworm": {"status": "open"}}}}}))
+    given = {advisories.TRACKER: f"{path}#sha256={'0' * 64}"}
+    for day, said in (("", "an unknown day"), ("&day=2026-11-19", "2026-11-19")):
+        stated = advisories.read_stated_day(advisories.TRACKER, {advisories.TRACKER: given[advisories.TRACKER] + day})
+        assert advisories.search_tracker_dump(FACTS, path, stated).coverage.endswith(f"with data of {said}")
+    with pytest.raises(UsageError, match="expected &day=YYYY-MM-DD, found 2026-11-31"):
+        advisories.read_stated_day(advisories.TRACKER, {advisories.TRACKER: f"x#sha256={'0' * 64}&day=2026-11-31"})
+
+
 def test_the_tracker_counts_fixed_faults_that_the_image_still_has(tmp_path: Path) -> None:
     def of_bookworm(**state: str) -> dict[str, object]:
         return {"releases": {"bookworm": state, "sid": {"status": "resolved", "fixed_version": "99"}}}

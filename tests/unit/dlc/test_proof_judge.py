@@ -15,16 +15,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import dlc
 from dlc.core.errors import SelectorError
+from dlc.images.inspection.advisories import NO_DAY, Answer
 from dlc.images.proof.dsse import sign_statement
 from dlc.images.proof.judge import NO_SOURCES, Verdict, judge
 from dlc.images.proof.keys import PrivateKey
 from dlc.images.proof.opening import Evidence, KeyVerifier
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin, explain_other_tools, read_origin
-from dlc.images.proof.results import make_test_predicate
+from dlc.images.proof.results import make_scan_predicate, make_test_predicate
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate, make_statement
 from dlc.images.proof.tested import make_record
-from harness.signed_image import DOCUMENT, NOW, SignedImage
+from harness.signed_image import CLEAN, DOCUMENT, NOW, SignedImage
 
 DIGEST = f"sha256:{'5' * 64}"
 KEY = PrivateKey("cosign.key", ec.generate_private_key(ec.SECP256R1()))
@@ -105,6 +106,39 @@ def test_a_scan_by_another_tool_does_not_count() -> None:
     foreign = {**SAID[SCAN], "scanner": {**SAID[SCAN]["scanner"], "uri": "https://scanner.example"}}
     assert list(names(judged(policy, *sign((SCAN, foreign))))) == ["scan-unreadable"]
     assert not judged(policy, *sign((SCAN, foreign), (SCAN, SAID[SCAN]))).refusals
+
+
+def scan_by(day: str, unanswered: str = "") -> tuple[str, Predicate]:
+    """A clean scan of today by a source with data of another day."""
+    answer = Answer("a dump", (), 3, (), unanswered, day)
+    return SCAN, make_scan_predicate(replace(CLEAN, answers=(answer,)), NOW, NOW)
+
+
+@pytest.mark.parametrize(
+    ("days_ago", "most_days", "refused"),
+    [(29, 30, []), (31, 30, ["scan-too-old"]), (400, 0, []), (None, 30, ["scan-too-old"]), (None, 0, [])],
+)
+def test_the_day_of_a_scan_is_that_of_its_data(days_ago: int | None, most_days: int, refused: list[str]) -> None:
+    policy = LOOSE.model_copy(update={"require": ("scan",), "scan_days": most_days})
+    day = NO_DAY if days_ago is None else f"{NOW - timedelta(days=days_ago):%F}"
+    said = scan_by(day)
+    assert said[1]["scanner"]["db"]["lastUpdate"][:10] == (f"{NOW:%F}" if days_ago is None else day)
+    found = judged(policy, *sign(said))
+    assert list(names(found)) == refused
+    assert ("scanned by", f"a dump, data of {day}") in found.proven or refused
+    assert "a dump" in str((*found.refusals, *found.proven))
+
+
+def test_a_scan_with_a_source_that_gave_no_answer_does_not_pass() -> None:
+    policy = LOOSE.model_copy(update={"require": ("scan",)})
+    assert list(names(judged(policy, *sign(scan_by("", "offline"))))) == ["scan-incomplete"]
+
+
+def test_a_signed_scan_with_a_day_that_is_none_is_unreadable() -> None:
+    policy = LOOSE.model_copy(update={"require": ("scan",)})
+    kind, said = scan_by("")
+    said["scanner"]["db"]["sources"][0]["day"] = "soon"
+    assert list(names(judged(policy, *sign((kind, said))))) == ["scan-unreadable"]
 
 
 @pytest.mark.parametrize("bill", [b"", b"[" * 100_000, b"{}", json.dumps({**DOCUMENT, "name": "other"}).encode()])

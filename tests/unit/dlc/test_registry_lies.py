@@ -20,7 +20,7 @@ from dlc.images.proof.keys import PrivateKey
 from dlc.images.proof.opening import KeyVerifier
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.requirement import Judged, judge_images, list_signed_tags, require_proven
-from dlc.images.push import promote, prune
+from dlc.images.push import promote, prune, read_image, removal
 from dlc.images.push.registry.http import Answer, Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
@@ -128,7 +128,7 @@ def promote_all(repository: Repository) -> None:
 
 def prune_all(repository: Repository) -> None:
     listed = prune.list_repository(repository, lambda _: None)
-    prune.remove(repository, prune.choose(listed, prune.Retention(0, 0), date(2100, 1, 1)), lambda _: None)
+    removal.remove(repository, prune.choose(listed, prune.Retention(0, 0), date(2100, 1, 1)), lambda _: None)
 
 
 def try_all(store: Store) -> None:
@@ -202,4 +202,4 @@ def test_an_index_that_names_itself_ends(store: Store) -> None:
         promote_all(changed.repository())
     found = Manifest(json.dumps(content).encode(), INDEX)
     with pytest.raises(RegistryError, match="expected the manifest"):
-        promote.read_labels(changed.repository(), found)
+        read_image.read_labels(changed.repository(), found)

@@ -216,7 +216,7 @@ SUITES = """<testsuites><testsuite timestamp="2026-11-27T10:00:00">
 <testcase name="test_d[pytorch-1.0]"/></testsuite></testsuites>"""
 SCAN = {
     "ref": PLAIN.ref, "digest": "sha256:1", "day": "2026-11-26",
-    "answers": [{"source": "index", "findings": [], "asked": 2, "unknown": [], "unanswered": ""}],
+    "answers": [{"source": "index", "findings": [], "asked": 2, "unknown": [], "unanswered": "", "day": ""}],
     "open": [{"package": "six", "version": "1", "advisory": "CVE-1", "aliases": ["PYSEC-1"], "fix": "2"}],
     "excepted": [{"package": "six", "version": "1", "advisory": "CVE-2", "aliases": [], "fix": "",
                   "exception": {"advisory": "CVE-2", "package": "", "reason": "unused", "owner": "ada",

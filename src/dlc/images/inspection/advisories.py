@@ -12,6 +12,7 @@ import json
 import re
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -58,7 +59,10 @@ apt-get -qq -o Acquire::Retries=3 $ca update >&2
 apt-get -qq --simulate upgrade
 """
 OSV, TRACKER = "DLC_OSV_DUMP", "DLC_DEBIAN_TRACKER_DUMP"
-HASH = re.compile(r"sha256=([0-9a-f]{64})")
+HASH = re.compile(r"sha256=([0-9a-f]{64})(?:&day=(\d{4}-\d{2}-\d{2}))?")
+# The day of data that say none.
+NO_DAY = "unknown"
+PYPI = "PyPI"
 
 
 @dataclass(frozen=True, order=True)
@@ -85,6 +89,17 @@ class Answer:
     # Packages among them that the source does not know.
     unknown: tuple[str, ...]
     unanswered: str = ""
+    # The day of its data: empty if it was asked for today's, NO_DAY if they say none.
+    day: str = ""
+
+    @property
+    def coverage(self) -> str:
+        """Return for how many packages it speaks, and of which day."""
+        if self.day:
+            # A dump names packages with advisories only.
+            day = "of an unknown day" if self.day == NO_DAY else f"of {self.day}"
+            return f"{self.asked} packages compared with data {day}"
+        return f"{self.asked - len(self.unknown)} of {self.asked} packages known"
 
 
 @dataclass(frozen=True)
@@ -226,16 +241,27 @@ def fetch_dump(variable: str, environment: Mapping[str, str], cache: Path, ca: P
 
 
 def search_osv_dump(facts: Facts, dump: Path) -> Answer:
-    """Search OSV's dump of one ecosystem (`all.zip`) for the Python packages. Raises LockError for another file."""
+    """Search OSV's dump of PyPI (`all.zip`) for the Python packages.
+
+    Raises LockError for another file; the dump of each ecosystem has this name.
+    """
     installed = {normal_name(package.name): package for package in facts.of_kind("python")}
-    found, newest = set(), ""
+    found, newest, ecosystems = set(), date.min, Counter[str]()
     try:
         for entry in _osv_entries(dump):
-            newest = max(newest, str(entry.get("modified", ""))[:10])
+            newest = max(newest, date.fromisoformat(str(entry["modified"])[:10]))
+            # An advisory about several ecosystems is in the dump of each.
+            ecosystems.update(
+                {str(affected.get("package", {}).get("ecosystem")) for affected in entry.get("affected", ())}
+            )
             found |= set(_osv_findings(entry, installed))
+        if not ecosystems or ecosystems[PYPI] < max(ecosystems.values()):
+            raise ValueError(f"the dump of {ecosystems.most_common(1)[0][0]}" if ecosystems else "no advisory")
     except (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LockError(f"{OSV}: expected OSV's all.zip, found: {error}", "take PyPI/all.zip of OSV's data") from None
-    return Answer(f"OSV's dump up to {newest or 'no entry'}", tuple(sorted(found)), len(installed), ())
+        raise LockError(
+            f"{OSV}: expected OSV's all.zip of PyPI, found: {error}", "take PyPI/all.zip of OSV's data"
+        ) from None
+    return Answer(f"OSV's dump up to {newest}", tuple(sorted(found)), len(installed), (), day=str(newest))
 
 
 def _osv_entries(dump: Path) -> Iterator[Mapping[str, Any]]:
@@ -250,7 +276,7 @@ def _osv_findings(entry: Mapping[str, Any], installed: Mapping[str, Package]) ->
     for affected in entry.get("affected", ()):
         about = affected.get("package", {})
         package = installed.get(normal_name(about.get("name", "")))
-        if about.get("ecosystem") == "PyPI" and package and _is_affected(package.version, affected):
+        if about.get("ecosystem") == PYPI and package and _is_affected(package.version, affected):
             fixes = [event["fixed"] for span in affected.get("ranges", ()) for event in span["events"]
                      if "fixed" in event and span.get("type") == "ECOSYSTEM"]  # fmt: skip
             aliases = tuple(sorted(entry.get("aliases", ())))
@@ -287,10 +313,23 @@ def _parse_version(text: str) -> Version | None:
         return None
 
 
-def search_tracker_dump(facts: Facts, dump: Path) -> Answer:
+def read_stated_day(variable: str, environment: Mapping[str, str]) -> str:
+    """Return the day that a variable states of its dump, as in `#sha256=HEX&day=2026-11-20`; NO_DAY for none.
+
+    Raises UsageError for a day that there is not.
+    """
+    match = HASH.fullmatch(urldefrag(environment.get(variable, "")).fragment)
+    day = match[2] if match and match[2] else ""
+    try:
+        return str(date.fromisoformat(day)) if day else NO_DAY
+    except ValueError:
+        raise UsageError(f"{variable}: expected &day=YYYY-MM-DD, found {day}", "the day when it was taken") from None
+
+
+def search_tracker_dump(facts: Facts, dump: Path, day: str = NO_DAY) -> Answer:
     """Search Debian's tracker (`data/json`) for security updates that the image lacks.
 
-    Raises LockError for another file.
+    The file does not say its `day`. Raises LockError for another file, and for one that does not know the release.
     """
     packages = facts.of_kind("debian")
     try:
@@ -302,9 +341,12 @@ def search_tracker_dump(facts: Facts, dump: Path) -> Answer:
             if (state := advisory.get("releases", {}).get(facts.suite, {})).get("status") == "resolved"
             and _lacks(package.source_version, str(state.get("fixed_version", "0")))
         }
+        of_source = (advisory for advisories in known.values() for advisory in advisories.values())
+        if not any(facts.suite in advisory.get("releases", {}) for advisory in of_source):
+            raise ValueError(f"no advisory about {facts.suite}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LockError(f"{TRACKER}: expected the tracker's JSON, found: {error}", "take data/json of it") from None
-    return Answer(f"Debian's security tracker for {facts.suite}", tuple(sorted(found)), len(packages), ())
+    return Answer(f"Debian's security tracker for {facts.suite}", tuple(sorted(found)), len(packages), (), day=day)
 
 
 def _lacks(installed: str, fixed: str) -> bool:

@@ -44,7 +44,9 @@ def scan_image(
     say("pending security updates of Debian packages")
     debian = advisories.ask_apt(engine, facts, read_proxies(environment), ca)
     if debian.unanswered and (dump := advisories.fetch_dump(advisories.TRACKER, environment, cache, ca)):
-        debian = advisories.search_tracker_dump(facts, dump)
+        debian = advisories.search_tracker_dump(
+            facts, dump, advisories.read_stated_day(advisories.TRACKER, environment)
+        )
     answers = (python, debian, ask_suite(facts, today))
     findings = [finding for answer in answers for finding in answer.findings]
     return Scan(facts.ref, answers, judge_findings(findings, exceptions, today))
@@ -85,8 +87,8 @@ def parse_scan(value: Any) -> Scan:
             for name in ("excepted", "expired")
         )
         verdict = Verdict(tuple(map(_parse_finding, value["open"])), excepted, expired, ())
-        answers = [Answer(str(each["source"]), (), int(each["asked"]), tuple(each["unknown"]), str(each["unanswered"]))
-                   for each in value["answers"]]  # fmt: skip
+        answers = [Answer(str(each["source"]), (), int(each["asked"]), tuple(each["unknown"]), str(each["unanswered"]),
+                          str(each.get("day", ""))) for each in value["answers"]]  # fmt: skip
         return Scan(str(value["ref"]), tuple(answers), verdict)
     except (ValueError, LookupError, TypeError, AttributeError):
         raise ValueError("JSON that `dlc scan --json` did not print") from None

@@ -11,11 +11,14 @@ from dlc.core.errors import ProofError, RegistryError
 from dlc.core.labels import CREATED
 from dlc.images.proof.dsse import BUNDLES
 from dlc.images.proof.opening import Evidence, Refusal
-from dlc.images.push.promote import parse_labels
+from dlc.images.push.read_image import parse_labels
 from dlc.images.push.referrers import SPDX
+from dlc.images.push.registry.http import ANSWER_BYTES, TooLargeError
 from dlc.images.push.registry.repository import INDEXES, Manifest, Repository, make_digest
 from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, read_signature
 
+# Digests of what is attached and cannot be read, each with the reason.
+Unread = list[tuple[str, str]]
 # BuildKit keeps its own attestations in an index, beside the images, as if for this platform.
 NO_PLATFORM = "unknown"
 
@@ -83,15 +86,17 @@ def read_evidence(repository: Repository, registry: str, reference: str) -> Evid
 
 def read_attached(repository: Repository, registry: str, manifest: Manifest) -> Evidence:
     """Read what is attached to a manifest, which may be an index: it has no labels of its own, and no date."""
-    return Evidence(
+    unread: Unread = []
+    found = Evidence(
         reference=f"{registry}/{repository.name}@{manifest.digest}",
         digest=manifest.digest,
         created="",
         labels={},
         config="",
-        signatures=tuple(_read_signatures(repository, manifest)),
-        **_read_referrers(repository, manifest),
+        signatures=tuple(_read_signatures(repository, manifest, unread)),
+        **_read_referrers(repository, manifest, unread),
     )
+    return replace(found, unread=tuple(unread))
 
 
 def refuse_content(where: str, found: str) -> ProofError:
@@ -120,7 +125,7 @@ def read_blob(repository: Repository, digest: str) -> bytes:
     return data
 
 
-def _read_signatures(repository: Repository, image: Manifest) -> Iterator[SignedPayload]:
+def _read_signatures(repository: Repository, image: Manifest, unread: Unread) -> Iterator[SignedPayload]:
     """Yield cosign's signatures, under the tag where they lie."""
     manifest = repository.manifest(make_signature_tag(image.digest))
     for layer in manifest.content["layers"] if manifest else ():
@@ -129,11 +134,11 @@ def _read_signatures(repository: Repository, image: Manifest) -> Iterator[Signed
         except ValueError:
             # It verifies nothing, as an empty one does.
             signature = b""
-        if signature is not None:
-            yield SignedPayload(read_blob(repository, layer["digest"]), signature)
+        if signature is not None and (data := _try_document(repository, layer, unread)) is not None:
+            yield SignedPayload(data, signature)
 
 
-def _read_referrers(repository: Repository, image: Manifest) -> dict[str, tuple[bytes, ...]]:
+def _read_referrers(repository: Repository, image: Manifest, unread: Unread) -> dict[str, tuple[bytes, ...]]:
     """Return the bundles and the bills of materials that refer to the image; what is neither is left alone."""
     bundles: list[bytes] = []
     bills: list[bytes] = []
@@ -141,17 +146,48 @@ def _read_referrers(repository: Repository, image: Manifest) -> dict[str, tuple[
         kind, digest = str(found.get("artifactType", "")), str(found.get("digest", ""))
         if not (kind.startswith(BUNDLES) or kind == SPDX):
             continue
-        (bills if kind == SPDX else bundles).extend(_read_documents(repository, digest))
+        (bills if kind == SPDX else bundles).extend(_read_documents(repository, digest, unread))
     return {"bundles": tuple(bundles), "bills": tuple(bills)}
 
 
-def _read_documents(repository: Repository, digest: str) -> Iterator[bytes]:
-    """Yield the documents of a referrer; nothing can be read in the place of one that is listed and not there."""
-    manifest = repository.manifest(digest)
-    if manifest is None:
-        yield b""
+def _read_documents(repository: Repository, digest: str, unread: Unread) -> Iterator[bytes]:
+    """Yield the documents of a referrer that can be read."""
+    try:
+        manifest = repository.manifest(digest)
+    except TooLargeError as error:
+        unread.append((digest, error.message))
         return
-    if manifest.digest != digest:
-        raise refuse_content(f"{repository.name}@{digest}", manifest.digest)
+    if manifest is None or manifest.digest != digest:
+        unread.append((digest, f"it has the digest {manifest.digest}" if manifest else "it is not there"))
+        return
     for layer in manifest.content["layers"]:
-        yield read_blob(repository, layer["digest"])
+        if (data := _try_document(repository, layer, unread)) is not None:
+            yield data
+
+
+def _try_document(repository: Repository, layer: Mapping[str, Any], unread: Unread) -> bytes | None:
+    """Return the bytes of a document; None if nobody can read them."""
+    try:
+        return read_document(repository, layer)
+    except ValueError as error:
+        unread.append((str(layer["digest"]), str(error)))
+        return None
+
+
+def read_document(repository: Repository, layer: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a document that is attached. Raises ValueError if it is not there, too large or other bytes.
+
+    Whoever may push attaches what he wants: it must not hide what else is attached.
+    """
+    digest = str(layer["digest"])
+    if layer["size"] > ANSWER_BYTES:
+        raise ValueError(f"it has {layer['size'] >> 20} MiB, a statement has {ANSWER_BYTES >> 20} at most")
+    try:
+        data = repository.blob(digest)
+    except TooLargeError as error:
+        raise ValueError(error.message) from None
+    if data is None:
+        raise ValueError("it is not there")
+    if make_digest(data) != digest:
+        raise ValueError(f"it has the digest {make_digest(data)}")
+    return data

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import dlc
 from dlc.core.platforms import split_suffix
-from dlc.images.proof.judge import NO_NAME, Judgement, Subject, Verdict, list_builder_faults
+from dlc.images.proof.judge import NO_NAME, Judgement, Subject, Verdict, list_builder_faults, note_unread
 from dlc.images.proof.names import list_name_faults
 from dlc.images.proof.opening import Evidence, Refusal, Verifier, open_evidence
 from dlc.images.proof.policy import Policy
@@ -84,6 +84,7 @@ def judge_index(
 ) -> Verdict:  # fmt: skip
     """Judge an index over images that were judged. `name` is the one that it was asked for by, if it was by one."""
     judgement = Judgement(open_evidence(evidence, verifiers), policy, now)
+    judgement.unchecked += note_unread(evidence)
     signature = NAMES[SIGNATURE]
     if signature in policy.require and (signed := judgement.find(SIGNATURE)):
         judgement.prove(signature, signed[0].signer)

@@ -6,17 +6,18 @@ import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Generic, TypeVar
 
 from dlc.core.errors import DlcError
 from dlc.core.labels import ID, KEY, PLATFORM, REVISION
+from dlc.images.inspection.advisories import NO_DAY
 from dlc.images.proof.names import find_names, list_name_faults
 from dlc.images.proof.opening import Evidence, Opened, Refusal, Signed, Verifier, open_evidence
 from dlc.images.proof.policy import Policy
 from dlc.images.proof.provenance import Origin, read_origin
-from dlc.images.proof.results import parse_time, read_scan, read_tests
+from dlc.images.proof.results import ScanResult, parse_time, read_scan, read_tests
 from dlc.images.proof.statement import BILL, NAMES, PROVENANCE, SCAN, TESTS, Predicate
 
 # Clocks of two machines differ by less.
@@ -158,6 +159,7 @@ def judge(
     `name` is the one that the image was asked for by, empty if that was its digest.
     """
     judgement = Judgement(open_evidence(evidence, verifiers), policy, now, explain)
+    judgement.unchecked += note_unread(evidence)
     for kind, said in NAMES.items():
         if kind not in (PROVENANCE, BILL, SCAN, TESTS) and said in policy.require and (found := judgement.find(kind)):
             judgement.prove(said, found[0].signer)
@@ -170,6 +172,11 @@ def judge(
     if "tests" in policy.require:
         _judge_tests(judgement)
     return judgement.make_verdict(subject)
+
+
+def note_unread(evidence: Evidence) -> list[tuple[str, str]]:
+    """Return what is attached to an image and cannot be read, as what was not compared."""
+    return [(f"what is attached as {digest}", f"it cannot be read: {why}") for digest, why in evidence.unread]
 
 
 def _judge_provenance(judgement: Judgement, evidence: Evidence, build_key: BuildKey, name: str) -> Subject | None:
@@ -292,9 +299,27 @@ def _judge_scan(judgement: Judgement) -> None:
     late = {name: day for name, day in scan.expiries.items() if day < judgement.now.date()}
     for name, day in late.items():
         judgement.refuse("exception-expired", f"expected the exception of {name} to hold today, found its end {day}")
+    if scan.unanswered:
+        judgement.refuse("scan-incomplete", f"expected an answer of each source, found none of {scan.unanswered[0]}")
     _require_recent(judgement, "scan", scan.finished, judgement.policy.scan_days)
+    _require_recent_data(judgement, scan)
     if len(judgement.refusals) == before:
         judgement.prove("scan", f"{scan.finished:%F}, none open, {len(scan.expiries)} excepted, {signer}")
+        sources = [f"{source}, {f'data of {day}' if day else 'asked then'}" for source, day in scan.sources]
+        if sources:
+            judgement.prove("scanned by", "; ".join(sources))
+
+
+def _require_recent_data(judgement: Judgement, scan: ScanResult) -> None:
+    """Refuse a scan by data that are older than the policy allows: a scan of today by a dump of last year."""
+    most_days = judgement.policy.scan_days
+    for source, day in scan.sources if most_days else ():
+        if day == NO_DAY:
+            judgement.refuse("scan-too-old", f"expected data of at most {most_days} days, found no day of {source}")
+        elif day and (age := (judgement.now.date() - date.fromisoformat(day)).days) > most_days:
+            judgement.refuse(
+                "scan-too-old", f"expected data of at most {most_days} days, found {age} ({day}) of {source}"
+            )
 
 
 def _judge_tests(judgement: Judgement) -> None:

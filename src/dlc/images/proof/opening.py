@@ -36,6 +36,8 @@ class Evidence:
     bundles: tuple[bytes, ...] = ()
     # SPDX documents that lie beside the image unsigned, where scanners look.
     bills: tuple[bytes, ...] = ()
+    # What is attached and cannot be read: by which digest, and why.
+    unread: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ def open_evidence(evidence: Evidence, verifiers: Sequence[Verifier]) -> Opened:
         _open_bundle(data, evidence, verifiers, opened)
     for found in evidence.signatures:
         _open_payload(found, evidence, verifiers, opened)
+    for digest, why in evidence.unread:
+        opened.refuse(ANY_KIND, "unreadable", f"expected a bundle with a signed statement, found {digest}: {why}")
     return opened
 
 

@@ -39,7 +39,7 @@ class Policy(Model):
         default=ALWAYS, description="what has to be attached, signed; by default also tests if no checkout is there"
     )
     image_days: int = Field(default=0, ge=0, description="most days since the image's commit; 0: any")
-    scan_days: int = Field(default=30, ge=0, description="most days since the scan; 0: any")
+    scan_days: int = Field(default=30, ge=0, description="most days since the scan, and its data; 0: any")
     builders: tuple[str, ...] = Field(default=(), description="globs of builders in provenances; none: any")
     sources: Literal["checkout", "clean", "any"] = Field(
         default="checkout",

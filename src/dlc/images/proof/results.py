@@ -10,7 +10,7 @@ from typing import Any
 import dlc
 from dlc.buildspec.models import ScanException
 from dlc.core.labels import format_time
-from dlc.images.inspection.advisories import Finding
+from dlc.images.inspection.advisories import NO_DAY, Finding
 from dlc.images.inspection.scan import Scan
 from dlc.images.proof.statement import Predicate
 
@@ -27,6 +27,10 @@ class ScanResult:
     finished: datetime
     open: tuple[str, ...]
     expiries: Mapping[str, date]
+    # Each source with the day of its data: empty if it was asked at that time, NO_DAY if they say none.
+    sources: tuple[tuple[str, str], ...] = ()
+    # Sources that gave no answer.
+    unanswered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,14 +62,15 @@ class TestRecord:
 def make_scan_predicate(found: Scan, started: datetime, finished: datetime) -> Predicate:
     """Return a scan in the form of in-toto's vulns v0.2: every finding, with the state that dlc gives it."""
     rows = [_describe_finding(*each) for each in found.verdict.list_states()]
-    sources = [{"source": answer.source, "asked": answer.asked, "unanswered": answer.unanswered}
+    sources = [{"source": answer.source, "asked": answer.asked, "unanswered": answer.unanswered, "day": answer.day}
                for answer in found.answers]  # fmt: skip
+    # A source without a day was asked for its state of this moment.
+    days = [f"{answer.day}T00:00:00Z" for answer in found.answers if answer.day not in ("", NO_DAY)]
     return {
         "scanner": {
             "uri": SCANNER,
             "version": dlc.__version__,
-            # Each source is asked for its state of this moment, or its dump says how old it is.
-            "db": {"uri": SCANNER, "lastUpdate": format_time(finished), "sources": sources},
+            "db": {"uri": SCANNER, "lastUpdate": min([*days, format_time(finished)]), "sources": sources},
             "result": rows,
         },
         "metadata": {"scanStartedOn": format_time(started), "scanFinishedOn": format_time(finished)},
@@ -85,14 +90,22 @@ def read_scan(predicate: Predicate) -> ScanResult:
             raise ValueError(f"a scan by {predicate['scanner']['uri']}")
         rows = [(row["id"], row["annotations"]) for row in predicate["scanner"]["result"]]
         # An expired exception lets nothing pass: its finding is as open as others.
+        sources = predicate["scanner"].get("db", {}).get("sources", ())
         closed = {name: said[1]["exception"] for name, said in rows if said[0]["state"] == "excepted"}
         return ScanResult(
             finished=parse_time(predicate["metadata"]["scanFinishedOn"]),
             open=tuple(f"{said[0]['package']} {name}" for name, said in rows if said[0]["state"] != "excepted"),
             expiries={name: date.fromisoformat(exception["expires"]) for name, exception in closed.items()},
+            sources=tuple((str(each["source"]), _read_day(each.get("day", ""))) for each in sources),
+            unanswered=tuple(str(each["source"]) for each in sources if each["unanswered"]),
         )
     except (KeyError, TypeError, AttributeError, IndexError):
         raise ValueError("JSON that is no scan of dlc") from None
+
+
+def _read_day(text: Any) -> str:
+    """Return the day of a source's data. Raises ValueError for another text."""
+    return str(text) if text in ("", NO_DAY) else str(date.fromisoformat(text))
 
 
 def make_test_predicate(record: TestRecord) -> Predicate:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
-from dlc.core.errors import ImageError, RegistryError
-from dlc.images.push.referrers import Document, list_referrer, put_blob, read_kind
+from dlc.core.errors import ImageError
+from dlc.images.push.read_image import PUSH, find_image, read_labels
+from dlc.images.push.referrers import LAYERS, Document, is_about, list_referrer, put_blob, read_kind
+from dlc.images.push.registry.http import TooLargeError
 from dlc.images.push.registry.repository import (
-    DAMAGED,
     INDEXES,
+    DamagedError,
     Manifest,
     Repository,
-    make_digest,
     make_fallback_tag,
 )
-from dlc.images.push.simple_signing import join_signatures
+from dlc.images.push.simple_signing import join_signatures, make_signature_manifest
+from dlc.images.push.tag_age import Move, find_moves
 from dlc.images.push.tags import move_tag
 from dlc.images.push.verify import MismatchError
 
@@ -34,7 +34,6 @@ RequireOrder = Callable[[Repository, Sequence[str], Mapping[str, str]], None]
 # Tags of signatures and of attestations: layers with annotations, which are joined if both registries have some.
 OF_COSIGN = (".sig", ".att")
 SIGNED = "cosign's tag"
-PUSH = "dlc push GLOB --to REGISTRY/REPO, with the registry that it is to be promoted from"
 
 
 @dataclass(frozen=True)
@@ -50,19 +49,7 @@ class Promoted:
     documents: tuple[Document, ...] = ()
     # The registry had the image already.
     was_there: bool = False
-
-
-def find_image(source: Repository, reference: str) -> Manifest:
-    """Return what a tag or a digest of a repository means.
-
-    Raises ImageError if there is nothing, RegistryError for a manifest that does not have the digest.
-    """
-    found = source.any_manifest(reference)
-    if found is None:
-        raise ImageError(f"{source.name}: expected an image under {reference}, found none", PUSH)
-    if reference.startswith("sha256:") and found.digest != reference:
-        raise RegistryError(f"{source.name}: expected the manifest {reference}, found {found.digest}", DAMAGED)
-    return found
+    moves: tuple[Move, ...] = ()
 
 
 def find_tags(source: Repository, image: Manifest, allowed: Tags) -> tuple[str, ...]:
@@ -103,33 +90,6 @@ def _find_member_tags(source: Repository, image: Manifest, allowed: Tags) -> Ite
                 yield tag, one
 
 
-def read_labels(source: Repository, image: Manifest) -> Mapping[str, str]:
-    """Return the labels of an image, or of the first platform's in an index. Raises RegistryError, ImageError."""
-    while image.kind in INDEXES:
-        if not image.content["manifests"]:
-            raise RegistryError(f"{source.name}@{image.digest}: expected an image, found an index without any", PUSH)
-        image = find_image(source, str(image.content["manifests"][0]["digest"]))
-    return parse_labels(read_config(source, image))
-
-
-def read_config(source: Repository, image: Manifest) -> bytes:
-    """Return an image's configuration. Raises RegistryError for other bytes than its digest says."""
-    name = str(image.content["config"]["digest"])
-    config = source.blob(name)
-    if config is None or make_digest(config) != name:
-        raise RegistryError(f"{source.name}: expected the configuration {name}, found other bytes", DAMAGED)
-    return config
-
-
-def parse_labels(config: bytes) -> Mapping[str, str]:
-    """Return the labels in an image's configuration; none if it holds no texts by name, as of an image of others."""
-    with suppress(ValueError, RecursionError, TypeError, LookupError):
-        labels = json.loads(config)["config"]["Labels"]
-        if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
-            return labels
-    return {}
-
-
 def promote_image(
     source: Repository, target: Repository, reference: str, require_proofs: RequireProofs, say: Say,
     require_order: RequireOrder = lambda *_: None,
@@ -152,12 +112,21 @@ def promote_image(
         sent += _copy_signatures(source, target, one, documents, say)
     # Another promotion may have moved them meanwhile.
     require_all_in_order(source, target, image, tags, allowed, require_order)
-    for tag, one in _find_member_tags(source, image, allowed):
+    named = list(list_tagged(source, image, tags, allowed))
+    moves = find_moves(source, target, named)
+    for tag, one in named:
         move_tag(target, tag, one)
-    for tag in tags:
-        move_tag(target, tag, image)
     attached = tuple(each.digest for each in documents)
-    return Promoted(target.name, image.digest, tags, attached, sent, tuple(documents), was_there)
+    gets = tuple(tag for tag, _ in named)
+    return Promoted(target.name, image.digest, gets, attached, sent, tuple(documents), was_there, moves)
+
+
+def list_tagged(
+    source: Repository, image: Manifest, tags: Sequence[str], allowed: Tags
+) -> Iterator[tuple[str, Manifest]]:
+    """Yield each tag that a promotion sets, with what it will mean: those of the images in an index first."""
+    yield from _find_member_tags(source, image, allowed)
+    yield from ((tag, image) for tag in tags)
 
 
 def require_all_in_order(
@@ -182,15 +151,31 @@ def _copy_referrers(
     """Copy the documents that refer to an image, and list them there; return the bytes that were sent."""
     sent = 0
     for descriptor in source.referrers(image.digest):
-        document = source.any_manifest(str(descriptor["digest"]))
-        if document is None:
-            say(f"{descriptor['digest']} is listed as attached and is not there: left out")
+        digest = str(descriptor["digest"])
+        try:
+            document = _find_document(source, digest, image)
+            was_there = target.any_manifest(digest) is not None
+            sent += _copy_manifest(source, target, document, say)
+        except (DamagedError, TooLargeError) as error:
+            # Whoever may push lists what he wants: it must not hold the image up.
+            say(f"{digest} is listed as attached {error.message}: left out")
             continue
-        was_there = target.any_manifest(document.digest) is not None
-        sent += _copy_manifest(source, target, document, say)
         list_referrer(target, image, descriptor)
         documents.append(Document(document.digest, read_kind(document), image.digest, was_there))
     return sent
+
+
+def _find_document(source: Repository, digest: str, image: Manifest) -> Manifest:
+    """Return what is listed as a document about an image. Raises DamagedError if it is none, or cannot be had."""
+    found = source.any_manifest(digest)
+    if found is None or found.digest != digest:
+        raise DamagedError("and is not there")
+    if found.kind in INDEXES or not is_about(found, image.digest):
+        raise DamagedError("and is not about the image")
+    for blob in _list_blobs(found.content):
+        if (size := source.size(blob["digest"])) != blob["size"]:
+            raise DamagedError(f"with {blob['digest']} of {blob['size']} bytes, which has {size or 0}")
+    return found
 
 
 def _copy_signatures(
@@ -201,10 +186,16 @@ def _copy_signatures(
     for suffix in OF_COSIGN:
         tag = f"{make_fallback_tag(image.digest)}{suffix}"
         found = source.manifest(tag)
-        if found is None:
+        if found is None or not (layers := _list_readable(source, found)):
             continue
         was_there = target.any_manifest(found.digest) is not None
-        sent += _copy_manifest(source, target, found, say)
+        if layers == found.content["layers"]:
+            sent += _copy_manifest(source, target, found, say)
+        else:
+            say(f"{tag}: signatures that are not there are left out")
+            sent += sum(_copy_blob(source, target, layer["digest"], layer["size"], say) for layer in layers)
+            found, config = make_signature_manifest(layers)
+            put_blob(target, config)
         there = target.manifest(tag)
         if there is None:
             move_tag(target, tag, found)
@@ -216,6 +207,12 @@ def _copy_signatures(
     return sent
 
 
+def _list_readable(source: Repository, found: Manifest) -> list[Mapping[str, Any]]:
+    """List the layers under cosign's tag that are there; those of an image are not looked at."""
+    layers = [layer for layer in found.content["layers"] if not layer["mediaType"].startswith(LAYERS)]
+    return [layer for layer in layers if source.size(layer["digest"]) == layer["size"]]
+
+
 def _copy_manifest(source: Repository, target: Repository, image: Manifest, say: Say) -> int:
     """Copy a manifest under its digest, and before it all that it names. Returns the bytes that were sent."""
     there = target.any_manifest(image.digest)
@@ -223,7 +220,10 @@ def _copy_manifest(source: Repository, target: Repository, image: Manifest, say:
         return 0
     sent = 0
     for child in image.content.get("manifests", ()):
-        sent += _copy_manifest(source, target, find_image(source, str(child["digest"])), say)
+        one = find_image(source, str(child["digest"]))
+        if one.kind in INDEXES:
+            raise ImageError(f"{source.name}@{image.digest}: expected images in it, found the index {one.digest}", PUSH)
+        sent += _copy_manifest(source, target, one, say)
     blobs = {str(blob["digest"]): int(blob["size"]) for blob in _list_blobs(image.content)}
     for digest, size in blobs.items():
         sent += _copy_blob(source, target, digest, size, say)

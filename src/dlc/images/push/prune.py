@@ -1,25 +1,23 @@
-"""What a retention policy keeps of a repository, and the removal of the rest."""
+"""What a repository holds, and what a retention policy keeps of it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
 from dlc.core.errors import RegistryError
-from dlc.core.labels import CREATED, KEY
+from dlc.core.labels import CREATED, KEY, parse_time
 from dlc.engine.builders import UNVERIFIED
-from dlc.images.push.promote import read_labels
-from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
-from dlc.images.push.tags import OF_CONTENT, OF_DAY
+from dlc.images.push.read_image import read_labels
+from dlc.images.push.referrers import OF_DOCUMENT, is_document
+from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.tags import KEY_DIGITS, OF_CONTENT, OF_DAY
 
 Say = Callable[[str], None]
 # Two clocks may be on both sides of midnight.
 ONE_DAY = timedelta(days=1)
-# Tags of documents: the index of referrers, and cosign's signatures and attestations.
-OF_DOCUMENT = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,9 @@ class Build:
     tags: tuple[str, ...]
     # The name of its moving tag; empty if dlc did not push it.
     stem: str
-    # Of the commit that it was built from.
-    day: date
-    # Digests of the images of an index over several platforms.
+    # The time of the commit that it was built from; None if the image says none.
+    moment: datetime | None
+    # Digests of all that an index over several platforms leads to.
     members: tuple[str, ...] = ()
 
 
@@ -69,13 +67,16 @@ def list_repository(repository: Repository, say: Say) -> Listed:
     say(f"{repository.name}: {len(tags)} tags")
     named: dict[str, list[str]] = {}
     images: dict[str, Manifest] = {}
+    documents = []
     for tag in tags:
-        image = None if OF_DOCUMENT.fullmatch(tag) else repository.any_manifest(tag)
-        if image:
-            named.setdefault(image.digest, []).append(tag)
-            images[image.digest] = image
+        found = repository.any_manifest(tag)
+        if found and OF_DOCUMENT.fullmatch(tag) and is_document(found):
+            documents.append(tag)
+        elif found:
+            named.setdefault(found.digest, []).append(tag)
+            images[found.digest] = found
     builds = tuple(_describe_build(repository, image, named[digest]) for digest, image in images.items())
-    return Listed(builds, tuple(_list_orphans(repository, tags, images)))
+    return Listed(builds, tuple(_list_orphans(repository, documents, images)))
 
 
 def _list_orphans(repository: Repository, tags: Sequence[str], images: Mapping[str, Manifest]) -> Iterator[str]:
@@ -88,17 +89,39 @@ def _list_orphans(repository: Repository, tags: Sequence[str], images: Mapping[s
 
 
 def _describe_build(repository: Repository, image: Manifest, tags: Sequence[str]) -> Build:
+    members = tuple(list_members(repository, image))
     try:
         labels: Mapping[str, Any] = read_labels(repository, image)
-        day = datetime.fromisoformat(labels[CREATED]).date() if labels.get(KEY) else date.max
+        moment = parse_time(str(labels.get(CREATED)))
+        key = str(labels.get(KEY) or "")
     except (RegistryError, ValueError, LookupError, TypeError, AttributeError):
         # It is no image of dlc: it stays.
-        return Build(image.digest, tuple(sorted(tags)), "", date.max)
-    members = tuple(str(each["digest"]) for each in image.content.get("manifests", ()))
+        return Build(image.digest, tuple(sorted(tags)), "", None, members)
+    stems = [stem for tag in tags if key and (stem := _find_stem(tag, key, is_index=bool(members)))]
+    return Build(image.digest, tuple(sorted(tags)), stems[0] if stems else "", moment, members)
+
+
+def _find_stem(tag: str, key: str, *, is_index: bool) -> str:
+    """Return the stem of a content tag with this image's own key, or of an index's day; empty for other tags."""
     # An index has no content key.
-    form = OF_DAY if members else OF_CONTENT
-    stems = [match[1] for tag in tags if (match := form.fullmatch(tag.removesuffix(UNVERIFIED)))]
-    return Build(image.digest, tuple(sorted(tags)), stems[0] if labels.get(KEY) and stems else "", day, members)
+    match = (OF_DAY if is_index else OF_CONTENT).fullmatch(tag.removesuffix(UNVERIFIED))
+    is_own = match and (is_index or match[2] == key[:KEY_DIGITS])
+    return match[1] if match and is_own else ""
+
+
+def list_members(repository: Repository, image: Manifest) -> Iterator[str]:
+    """Yield the digests of all that an index leads to, through the indexes in it too; nothing for an image."""
+    seen: set[str] = set()
+    left = [image]
+    while left:
+        for entry in left.pop().content.get("manifests", ()):
+            digest = str(entry["digest"])
+            if digest in seen:
+                continue
+            seen.add(digest)
+            yield digest
+            if found := repository.any_manifest(digest):
+                left.append(found)
 
 
 def find_today(repository: Repository, own: date, say: Say) -> date:
@@ -115,31 +138,47 @@ def find_today(repository: Repository, own: date, say: Say) -> date:
 def choose(listed: Listed, retention: Retention, today: date) -> tuple[Choice, ...]:
     """Choose what stays. Pure.
 
-    A tag that dlc gives to no image was set by somebody who needs it. Days are those of the commits.
+    A tag that dlc gives to no image was set by somebody who needs it. Days are those of the commits. What has no date
+    stays, and so does each of the builds that are equally old: nothing is removed by chance.
     """
     stems = {build.stem for build in listed.builds if build.stem}
     held = {digest for build in listed.builds for digest in build.members}
-    newest: dict[str, list[str]] = {}
-    for build in sorted(listed.builds, key=lambda build: (build.day, build.digest), reverse=True):
-        if build.stem and build.digest not in held and not _is_unverified(build):
-            newest.setdefault(build.stem, []).append(build.digest)
+    dated: dict[str, list[datetime]] = {}
+    for build in listed.builds:
+        is_counted = build.stem and build.digest not in held and not _is_unverified(build)
+        if is_counted and build.moment and not explain_date(build, today):
+            dated.setdefault(build.stem, []).append(build.moment)
     found = []
-    for build in sorted(listed.builds, key=lambda build: (build.stem, build.day, build.digest)):
+    for build in sorted(listed.builds, key=lambda build: (build.stem, str(build.moment), build.digest)):
+        newer = sum(build.moment is not None and each > build.moment for each in dated.get(build.stem, ()))
+        is_last = build.moment in dated.get(build.stem, ()) and newer < retention.keep
         others = [tag for tag in build.tags if not _is_of_push(tag, build.stem)]
-        age = (today - build.day).days
-        why, goes = f"its commit is {age} days old", False
+        goes = False
         if others:
             kind = "the moving tag" if set(others) <= stems else "a tag that dlc did not set"
             why = f"{kind} {others[0]} means it"
         elif build.digest in held:
             why = "an index over several platforms has it"
-        elif build.digest in newest.get(build.stem, ())[: retention.keep]:
+        elif why := explain_date(build, today):
+            pass
+        elif is_last and not _is_unverified(build):
             why = f"one of the last {retention.keep} builds"
         else:
-            goes = age >= retention.days
+            age = (today - build.moment.date()).days if build.moment else 0
+            why, goes = f"its commit is {age} days old", age >= retention.days
         found.append(Choice(build.digest, build.tags, goes, why))
     orphans = [Choice(tag, (tag,), True, "a document about an image that is gone") for tag in listed.orphans]
     return (*found, *orphans)
+
+
+def explain_date(build: Build, today: date) -> str:
+    """Tell why nobody knows how old a build is; empty if its date is one. Pure.
+
+    The first second of 1970 is the date of a project outside git.
+    """
+    if build.moment is None or build.moment.timestamp() <= 0:
+        return "it says no date of a commit"
+    return f"its date is to come: {build.moment.date()}" if build.moment.date() > today + ONE_DAY else ""
 
 
 def _is_of_push(tag: str, stem: str) -> bool:
@@ -150,46 +189,3 @@ def _is_of_push(tag: str, stem: str) -> bool:
 
 def _is_unverified(build: Build) -> bool:
     return all(tag.endswith(UNVERIFIED) for tag in build.tags)
-
-
-def remove(repository: Repository, choices: Sequence[Choice], say: Say) -> list[str]:
-    """Remove what was chosen, documents first; return the digests and tags that are gone.
-
-    An image that a tag has moved to meanwhile stays.
-    """
-    gone = []
-    for choice in (choice for choice in choices if choice.remove):
-        if not choice.name.startswith("sha256:"):
-            _remove_documents(repository, choice.name)
-        elif added := _find_new_tags(repository, choice):
-            say(f"{choice.name} stays: {', '.join(added)} means it now")
-            continue
-        else:
-            _remove_image(repository, choice.name)
-        gone.append(choice.name)
-        say(f"removed {choice.name}  {' '.join(choice.tags)}")
-    return gone
-
-
-def _find_new_tags(repository: Repository, choice: Choice) -> list[str]:
-    """Find tags that mean the image and did not when the choice was made."""
-    others = [tag for tag in repository.tags() if tag not in choice.tags and not OF_DOCUMENT.fullmatch(tag)]
-    return [tag for tag in others if (image := repository.any_manifest(tag)) and image.digest == choice.name]
-
-
-def _remove_image(repository: Repository, digest: str) -> None:
-    for document in repository.referrers(digest):
-        repository.delete(str(document["digest"]))
-    own = make_fallback_tag(digest)
-    for tag in (tag for tag in repository.tags() if tag.startswith(own)):
-        _remove_documents(repository, tag)
-    repository.delete(digest)
-
-
-def _remove_documents(repository: Repository, tag: str) -> None:
-    """Remove what the tag of an image's documents means, by digests: not every registry removes a tag by its name."""
-    found = repository.any_manifest(tag)
-    for document in found.content.get("manifests", ()) if found else ():
-        repository.delete(str(document["digest"]))
-    if found:
-        repository.delete(found.digest)

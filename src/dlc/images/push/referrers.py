@@ -6,6 +6,7 @@ A registry without the referrers API (docker-registry 2.8, older ones of vendors
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from dlc.core.errors import RegistryError
 from dlc.images.push.registry.http import UnknownBlobError
 from dlc.images.push.registry.repository import (
     INDEX,
+    INDEXES,
     KINDS,
     Manifest,
     Repository,
@@ -29,6 +31,10 @@ SPDX = "application/spdx+json"
 PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
 EMPTY = b"{}"
 EMPTY_KIND = "application/vnd.oci.empty.v1+json"
+# Tags of documents: the list of an image's referrers, and cosign's signatures and attestations.
+OF_DOCUMENT = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
+# How the media types of an image's layers begin.
+LAYERS = ("application/vnd.oci.image.layer.", "application/vnd.docker.image.")
 # Times that a document is added to an index before another client is said to drop it.
 LISTINGS = 5
 Annotations = Mapping[str, str]
@@ -131,6 +137,23 @@ def describe_referrer(manifest: Manifest) -> Mapping[str, Any]:
     """Return the descriptor of a document's manifest in an index. Pure."""
     named = {name: manifest.content[name] for name in ("artifactType", "annotations") if name in manifest.content}
     return {**describe_blob(manifest.kind, manifest.data), **named}
+
+
+def is_document(manifest: Manifest) -> bool:
+    """Tell whether the manifest under the tag of a document is one, or a list of documents. Pure.
+
+    Such a tag may have been given to an image, too: what could be one counts as an image.
+    """
+    if manifest.kind in INDEXES:
+        return all(entry.get("artifactType") for entry in manifest.content["manifests"])
+    layers = [str(layer["mediaType"]) for layer in manifest.content["layers"]]
+    return bool(layers) and not any(layer.startswith(LAYERS) for layer in layers)
+
+
+def is_about(document: Manifest, digest: str) -> bool:
+    """Tell whether a manifest says itself that it is a document about this digest. Pure."""
+    subject = document.content.get("subject")
+    return isinstance(subject, dict) and subject.get("digest") == digest
 
 
 def read_kind(manifest: Manifest) -> str:

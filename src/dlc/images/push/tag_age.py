@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dlc.core.errors import OlderImageError
-from dlc.core.labels import CREATED, KEY, format_time
-from dlc.images.push.promote import parse_labels
-from dlc.images.push.registry.repository import INDEXES, Manifest, Repository
+from dlc.core.labels import CREATED, KEY, format_time, parse_time
+from dlc.images.push.read_image import read_all_labels
+from dlc.images.push.registry.repository import Manifest, Repository
 
 BACK = "a newer commit has set the tag; --back sets it to the older image all the same"
 
@@ -39,9 +38,24 @@ class Newer:
     created: str
 
 
+@dataclass(frozen=True)
+class Move:
+    """A tag that meant another image before. The times are those of the commits, empty if an image says none."""
+
+    tag: str
+    before: str
+    before_created: str
+    created: str
+
+    @property
+    def is_back(self) -> bool:
+        """Tell whether the tag goes to an older image."""
+        return bool(self.created) and self.created < self.before_created
+
+
 def make_claim(labels: Mapping[str, str], epoch: int = 0, *, back: bool = False) -> Claim:
     """Return the claim of an image with these labels, by a commit of this time; without a time by the image's own."""
-    moment = datetime.fromtimestamp(epoch, UTC) if epoch else _parse_time(labels.get(CREATED, ""))
+    moment = datetime.fromtimestamp(epoch, UTC) if epoch else parse_time(labels.get(CREATED, ""))
     return Claim(labels.get(KEY, ""), moment, back)
 
 
@@ -53,7 +67,7 @@ def find_newer(repository: Repository, tags: Sequence[str], claim: Claim) -> tup
     for tag in tags:
         there = repository.any_manifest(tag)
         labels = list(read_all_labels(repository, there)) if there else []
-        times = [moment for each in labels if (moment := _parse_time(each.get(CREATED, "")))]
+        times = [moment for each in labels if (moment := parse_time(each.get(CREATED, "")))]
         is_same = claim.key in {each.get(KEY) for each in labels}
         if there and times and not is_same and max(times) > claim.moment:
             found.append(Newer(tag, there.digest, format_time(max(times))))
@@ -68,16 +82,17 @@ def require_no_newer(where: str, newer: Sequence[Newer], claim: Claim) -> None:
         raise OlderImageError("\n".join(lines), BACK)
 
 
-def read_all_labels(repository: Repository, image: Manifest) -> Iterator[Mapping[str, str]]:
-    """Yield the labels of an image, or of each image in an index; none for what is damaged or not there."""
-    members = [repository.manifest(str(each["digest"])) for each in image.content.get("manifests", ())]
-    for each in members if image.kind in INDEXES else [image]:
-        config = repository.blob(str(each.content["config"]["digest"])) if each else None
-        yield parse_labels(config or b"")
+def find_moves(source: Repository, target: Repository, named: Sequence[tuple[str, Manifest]]) -> tuple[Move, ...]:
+    """Find those of the tags, each with an image of the source, that mean another image in the target."""
+    found = []
+    for tag, image in named:
+        there = target.any_manifest(tag)
+        if there and there.digest != image.digest:
+            found.append(Move(tag, there.digest, _read_created(target, there), _read_created(source, image)))
+    return tuple(found)
 
 
-def _parse_time(text: str) -> datetime | None:
-    with suppress(ValueError):
-        found = datetime.fromisoformat(text)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
-    return None
+def _read_created(repository: Repository, image: Manifest) -> str:
+    """Return the time of the newest commit that an image, or an index of images, is of; empty if there is none."""
+    times = [time for each in read_all_labels(repository, image) if (time := parse_time(each.get(CREATED, "")))]
+    return format_time(max(times)) if times else ""

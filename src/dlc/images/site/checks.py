@@ -120,7 +120,7 @@ def render_vulnerabilities(entry: Entry) -> Child:
 def _describe_source(answer: Answer) -> Child:
     if answer.unanswered:
         return f"{answer.source}: ", make_badge("note", "no answer"), f" {answer.unanswered}"
-    return f"{answer.source}: knows {answer.asked - len(answer.unknown)} of {answer.asked} packages"
+    return f"{answer.source}: {answer.coverage}"
 
 
 def _list_cells(state: str, finding: Finding, exception: ScanException | None, first: str) -> tuple[Child, ...]:

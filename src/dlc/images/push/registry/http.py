@@ -69,6 +69,10 @@ class SilentError(TransientError):
     tries = 2
 
 
+class TooLargeError(RegistryError):
+    """The answer is larger than any manifest, configuration or statement is."""
+
+
 class UnknownBlobError(TransientError):
     """The registry does not see a blob that was sent.
 
@@ -149,7 +153,7 @@ def _read_body(response: IO[bytes], where: str, seconds: float) -> bytes:
     while block := response.read1(BLOCK):  # type: ignore[attr-defined]
         found += block
         if len(found) > ANSWER_BYTES:
-            raise RegistryError(f"{where}: expected at most {ANSWER_BYTES >> 20} MiB, found more", NO_REGISTRY)
+            raise TooLargeError(f"{where}: expected at most {ANSWER_BYTES >> 20} MiB, found more", NO_REGISTRY)
         if time.monotonic() > end:
             raise SilentError(f"{where}: no whole answer within {seconds:g} s", KEEP_TRYING)
     # read1 takes a body that was cut off for a whole one.

@@ -54,6 +54,13 @@ Descriptor = Mapping[str, Any]
 T = TypeVar("T")
 
 
+class DamagedError(RegistryError):
+    """A registry has not the bytes of a blob that it names."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, DAMAGED)
+
+
 @dataclass(frozen=True)
 class Manifest:
     """A manifest as bytes. Its digest is computed from them, never taken from the registry."""
@@ -109,9 +116,11 @@ class Repository:
         """Return what a tag or a digest means: an image, a document about one, or an index; None if there is none."""
         headers = {"Accept": ", ".join((*KINDS, *INDEXES))}
         path = self._path("manifests", reference)
-        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=(200, 404)))
+        # A registry may refuse to look for digests that it does not compute.
+        accept = (200, 400, 404) if ":" in reference else (200, 404)
+        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=accept))
         kind = answer.headers.get_content_type()
-        if answer.status == 404 or kind in OLD_KINDS:
+        if answer.status != 200 or kind in OLD_KINDS:
             return None
         if kind not in (*KINDS, *INDEXES):
             raise RegistryError(f"{answer.where}: expected a manifest or an index, found {kind}", NO_REGISTRY)
@@ -187,11 +196,11 @@ class Repository:
 
     def blob(self, digest: str) -> bytes | None:
         """Return a small blob, such as a configuration, as the registry serves it: not checked against its digest."""
-        answer = self._retry(lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, 404)))
+        answer = self._retry(lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, 400, 404)))
         return answer.body if answer.status == 200 else None
 
     def download(self, digest: str, size: int, path: Path) -> None:
-        """Write a blob of so many bytes to a file. Raises RegistryError if the registry serves other bytes."""
+        """Write a blob of so many bytes to a file. Raises DamagedError if the registry serves other bytes, or none."""
         hashed = hashlib.sha256()
         with path.open("wb") as file:
             while (written := file.tell()) < size:
@@ -199,22 +208,25 @@ class Repository:
                 hashed.update(piece)
                 file.write(piece)
         if (found := f"sha256:{hashed.hexdigest()}") != digest:
-            raise RegistryError(f"{self.name}: expected the blob {digest}, found {found}", DAMAGED)
+            raise DamagedError(f"{self.name}: expected the blob {digest}, found {found}")
 
     def _read_piece(self, digest: str, start: int, end: int) -> bytes:
         """Return the bytes of a blob from `start` to `end`, of which the last is not part of it."""
         headers = {"Range": f"bytes={start}-{end - 1}"}
         path = self._path("blobs", digest)
-        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=(200, 206)))
+        accept = (200, 206, 400, 404, 416)
+        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=accept))
+        if answer.status not in (200, 206):
+            raise DamagedError(f"{answer.where}: expected {end - start} bytes, found none (status {answer.status})")
         # A registry may send the whole blob.
         piece = answer.body[start:end] if answer.status == 200 else answer.body
         if len(piece) != end - start:
-            raise RegistryError(f"{answer.where}: expected {end - start} bytes, found {len(piece)}", DAMAGED)
+            raise DamagedError(f"{answer.where}: expected {end - start} bytes, found {len(piece)}")
         return piece
 
     def size(self, digest: str) -> int | None:
         """Return the bytes of a blob that the repository has, else None."""
-        answer = self._retry(lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, 404)))
+        answer = self._retry(lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, 400, 404)))
         length = answer.headers.get("Content-Length", "")
         return (int(length) if length.isdecimal() else -1) if answer.status == 200 else None
 

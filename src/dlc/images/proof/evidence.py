@@ -87,16 +87,18 @@ def read_evidence(repository: Repository, registry: str, reference: str) -> Evid
 def read_attached(repository: Repository, registry: str, manifest: Manifest) -> Evidence:
     """Read what is attached to a manifest, which may be an index: it has no labels of its own, and no date."""
     unread: Unread = []
-    found = Evidence(
+    attached = _read_referrers(repository, manifest, unread)
+    signatures = tuple(_read_signatures(repository, manifest, unread))
+    return Evidence(
         reference=f"{registry}/{repository.name}@{manifest.digest}",
         digest=manifest.digest,
         created="",
         labels={},
         config="",
-        signatures=tuple(_read_signatures(repository, manifest, unread)),
-        **_read_referrers(repository, manifest, unread),
+        signatures=signatures,
+        unread=tuple(unread),
+        **attached,
     )
-    return replace(found, unread=tuple(unread))
 
 
 def refuse_content(where: str, found: str) -> ProofError:

@@ -29,7 +29,7 @@ from dlc.jobs.run.job import (
     Options,
     read_instance,
 )
-from dlc.jobs.run.limits import read_cpus, read_gpus, read_memory, read_size
+from dlc.jobs.run.limits import UNLIMITED, read_cpus, read_gpus, read_size, read_stated_memory
 
 # What stands behind a colon and two slashes is no folder of this machine: s3://bucket/data, pvc://claim/data.
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -98,7 +98,7 @@ Text = Annotated[str, AfterValidator(_require_text)]
 JobName = Annotated[str, _match(rf"({NAME})?", "at most 63 letters, digits, _ . and -")]
 GroupName = Annotated[str, _match(NAME, "a name of letters, digits, _ . and -")]
 Cpus = Annotated[str, _keep_checked(read_cpus)]
-Memory = Annotated[str, _shorten_size(read_memory)]
+Memory = Annotated[str, _shorten_size(read_stated_memory)]
 Gpus = Annotated[str, _keep_checked(read_gpus)]
 Size = Annotated[str, _shorten_size(read_size)]
 InstanceType = Annotated[str, _keep_checked(read_instance)]
@@ -321,7 +321,7 @@ def _describe_group(group: Group, options: Options, folder: Path) -> dict[str, s
         "hosts": str(len(group.hosts)),
         "program": group.program if options.source else _find_program(group.name, options, folder),
         "cpus": group.cpus,
-        "memory": group.memory,
+        "memory": UNLIMITED if group.unlimited else group.memory,
         "gpus": group.gpus.strip('"'),
         "instance_type": "" if group.instance_type == LOCAL_INSTANCE else group.instance_type,
     }

@@ -137,7 +137,7 @@ def test_a_list_of_documents_that_two_images_share_stays_with_the_kept_one(
 def test_an_image_under_the_tag_of_a_document_stays(repository: Repository, prune: Prune, tmp_path: Path) -> None:
     """Programs that copy by digest name their copies so."""
     old = put_old(repository, tmp_path)
-    tags = {}
+    tags: dict[str, Manifest] = {}
     for number, digest in enumerate((old.digest, f"sha256:{'0' * 64}")):
         for suffix in ("", ".sig", ".att", ".sbom"):
             image = put_image(repository, tmp_path, 10 * number + len(tags) + 3, tags=())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dlc.core.environment import find_ca_bundle
 from dlc.core.errors import UsageError
-from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_size
+from dlc.jobs.run.limits import DEVICES, UNLIMITED, read_cpus, read_gpus, read_size, read_stated_memory
 
 # The platform's name for the only group of a job.
 ONLY_GROUP = "homogeneousCluster"
@@ -54,6 +54,8 @@ class Group:
     cpus: str = ""
     memory: str = ""
     gpus: str = ""
+    # Whether `--memory 0` asks for no limit of memory; else dlc takes one of its own for a job on this machine.
+    unlimited: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,13 +202,14 @@ def _read_groups(options: Options, most_hosts: int) -> tuple[Group, ...]:
     types = _read_by_group(options.instance_types, "--instance-type", names, read_instance)
     programs = _read_by_group(options.programs, "--program", names, _read_file)
     cpus = _read_by_group(options.cpus, "--cpus", names, read_cpus)
-    memory = _read_by_group(options.memory, "--memory", names, read_memory)
+    memory = _read_by_group(options.memory, "--memory", names, read_stated_memory)
     gpus = _read_by_group(options.gpus, "--gpus", names, read_gpus)
     return tuple(
         Group(
             name, hosts, types.get(name, LOCAL_INSTANCE),
             _find_entry_point(programs[name], options) if name in programs else "",
-            cpus.get(name, ""), memory.get(name, ""), gpus.get(name, ""),
+            cpus.get(name, ""), "" if memory.get(name) == UNLIMITED else memory.get(name, ""), gpus.get(name, ""),
+            memory.get(name) == UNLIMITED,
         )
         for name, hosts in zip(names, name_hosts(list(sizes.values())), strict=True)
     )  # fmt: skip

@@ -13,6 +13,8 @@ SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})(?:b|([kmgtp])(?:
 GPUS = re.compile(r'all|[0-9]{1,9}|("?)device=([\w:/.-]+(?:,[\w:/.-]+)*)\1', re.ASCII)
 # Begins a value of --gpus, not a group.
 DEVICES = re.compile(r'"?device=')
+# Somebody said that there is no limit.
+UNLIMITED = "0"
 # Each is 1,024 times the one before.
 UNITS = " kmgtp"
 
@@ -30,6 +32,11 @@ def read_memory(word: str) -> str:
     if 0 < count_bytes(size) < LEAST_MEMORY:
         raise ValueError("6m or more, which is the least that a container starts with")
     return size if count_bytes(size) else ""
+
+
+def read_stated_memory(word: str) -> str:
+    """Return the value of --memory, UNLIMITED if it says that there is no limit. Raises ValueError as `read_memory`."""
+    return read_memory(word) or UNLIMITED
 
 
 def read_size(word: str) -> str:

@@ -29,6 +29,7 @@ from dlc.jobs.run.lifecycle import (
     removal_error,
 )
 from dlc.jobs.run.limits import count_bytes
+from dlc.jobs.run.memory import explain_memory, take_limit
 from dlc.jobs.run.watch import watch_job
 
 # In a host's /opt/ml: why it failed.
@@ -57,7 +58,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
     log = HostLog(len(job.hosts), sys.stdout)
     if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
-    job = replace(job, platform=find_foreign_platform(job.image, engine))
+    job = replace(take_limit(job, engine, log.say), platform=find_foreign_platform(job.image, engine))
     with show("code", f"copies it for {len(job.hosts)} hosts"):
         write_folders(job)
     commands = make_commands(job)
@@ -212,6 +213,7 @@ def _summarize(job: Job, states: dict[str, ContainerState], *, ended_by_itself: 
     codes = ", ".join(f"{host} {_describe_ending(state)}" for host, state in states.items()) or "no host has started"
     failed = find_first_failure(states) if ended_by_itself else ""
     why = [f"  {line}" for line in _explain_failure(job, failed)] if failed else []
+    why += [f"  {line}" for host, state in states.items() if (line := explain_memory(job, host, state))]
     return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
 

@@ -16,6 +16,7 @@ from dlc.jobs.run.job import Job
 from dlc.jobs.run.job_folder import write_folders
 from dlc.jobs.run.known_jobs import make_facts
 from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun
+from dlc.jobs.run.memory import take_limit
 from dlc.jobs.run.run import (
     FAILURE,
     Show,
@@ -54,7 +55,7 @@ def tune_batch(
     require_limits(request.job, engine)
     remove_leftovers(claims_folder, engine)
     platform = find_foreign_platform(request.job.image, engine)
-    request = replace(request, job=replace(request.job, platform=platform))
+    request = replace(request, job=replace(take_limit(request.job, engine, say), platform=platform))
 
     def start(mode: Mode, batch: int) -> Ended:
         return run_trial(make_trial_job(request, mode, batch), engine, claims_folder, request.seconds)

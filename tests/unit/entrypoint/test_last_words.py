@@ -30,8 +30,8 @@ Current thread 0x00007fdf7467c2c0 (most recent call first):
 # PyTorch 2.13, gloo: rank 0 ran an all_reduce that rank 1 left out
 MISMATCH = f"""\
 terminate called after throwing an instance of 'gloo::EnforceNotMet'
-  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 100000 vs 8. Received data \
-size doesn't match expected size. Is there a distributed collective mismatch in your code?
+  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 100000 vs 8. Received \
+data size doesn't match expected size. Is there a distributed collective mismatch in your code?
 Fatal Python error: Aborted
 
 Thread 0x00007fdf7467c2c0 (most recent call first):

@@ -228,8 +228,8 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
     named = _failure_of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
     named = next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
-    first = _with_lost_rank(named, output, ranks) if is_consequence(named.last_lines) else named
-    return with_other_ranks(first, ranks)
+    reason = _with_lost_rank(named, output, ranks) if is_consequence(named.last_lines) else named
+    return with_other_ranks(reason, ranks)
 
 
 def _with_lost_rank(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:

@@ -286,7 +286,9 @@ def _remove_file(path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        _print_lines([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
+        # A read-only file system says so of a file that is not there, too
+        if os.path.lexists(path):
+            _print_lines([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 
 
 def _make_folder(folder: str) -> None:

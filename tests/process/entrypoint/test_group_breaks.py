@@ -317,6 +317,58 @@ def test_an_elastic_group_goes_on_when_a_host_dies_and_takes_it_in_again(tmp_pat
         assert [leader.finish().exit_code, again.finish().exit_code] == [0, 0]
 
 
+# Its processes end with the container, which a test's launcher has none of.
+IN_A_CONTAINER = """
+import os, pathlib, threading, time
+launcher = os.getppid()
+def end_with_it():
+    while os.getppid() == launcher: time.sleep(0.01)
+    os._exit(1)
+threading.Thread(target=end_with_it, daemon=True).start()
+pathlib.Path(f"running-{os.getpid()}").touch()
+while not pathlib.Path("go").exists(): time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("its_connection", ["is closed", "stands"])
+def test_a_container_that_is_killed_and_started_again_ends_the_job_soon_with_that_reason(
+    tmp_path: Path, its_connection: str
+) -> None:
+    with Job(tmp_path, HOSTS, heartbeat=6.0) as job:
+        leader = job.start(HOSTS[0], IN_A_CONTAINER)
+        other = job.start(HOSTS[1], IN_A_CONTAINER)
+        wait_until_running(tmp_path, 2)
+        other.process.send_signal(signal.SIGKILL if its_connection == "is closed" else signal.SIGSTOP)
+        again = job.start(HOSTS[1], IN_A_CONTAINER)
+        for host in (leader, again):
+            assert host.finish().exit_code == UNAVAILABLE
+            assert "algo-2 vanished: its launcher was killed, and started again" in host.cause
+
+
+@pytest.mark.parametrize("its_connection", ["is closed", "stands"])
+def test_with_restarts_left_a_container_that_is_started_again_is_taken_in(tmp_path: Path, its_connection: str) -> None:
+    with Job(tmp_path, HOSTS, rules={"restarts": 1}, heartbeat=6.0) as job:
+        leader = job.start(HOSTS[0], IN_A_CONTAINER)
+        other = job.start(HOSTS[1], IN_A_CONTAINER)
+        wait_until_running(tmp_path, 2)
+        other.process.send_signal(signal.SIGKILL if its_connection == "is closed" else signal.SIGSTOP)
+        again = job.start(HOSTS[1], IN_A_CONTAINER)
+        wait_until_running(tmp_path, 4)
+        (tmp_path / "go").touch()
+        assert [leader.finish().exit_code, again.finish().exit_code] == [0, 0], leader.stderr + again.stderr
+
+
+def test_two_hosts_of_one_name_are_told_apart_from_one_that_was_started_again(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS, rules={"restarts": 1}) as job:
+        hosts = [job.start(host, UNTIL_GO) for host in HOSTS]
+        wait_until_running(tmp_path, 2)
+        double = job.start(HOSTS[1], UNTIL_GO)
+        assert double.finish().exit_code == UNAVAILABLE
+        assert "two hosts use one name" in double.cause
+        (tmp_path / "go").touch()
+        assert [host.finish().exit_code for host in hosts] == [0, 0]
+
+
 def test_nobody_listens_on_addresses_that_are_not_the_jobs(tmp_path: Path) -> None:
     with Job(tmp_path, HOSTS) as job:
         hosts = [job.start(host, UNTIL_GO) for host in HOSTS]

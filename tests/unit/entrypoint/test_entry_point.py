@@ -276,3 +276,27 @@ def test_a_console_script_may_come_with_what_is_installed_first(job: JobFolder, 
 
 def test_a_packages_module_stays_a_module(job: JobFolder) -> None:
     assert command(job.code(["setup.py"]), "train") == [PYTHON, "-m", "train", "--lr", "1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("run.sh", b"#!/bin/bash\r\npython train.py\r\n", ["Windows (CRLF)", r"sed -i 's/\r$//' run.sh"]),
+        ("train.ipynb", b'{"cells": []}', ["a notebook is no program", "jupyter nbconvert --to script train.ipynb"]),
+        ("part/train.py", b"", ["part: a folder is no entry point", "found train.py", "such as part/train.py"]),
+    ],
+)
+def test_what_cannot_run_as_it_is_is_refused_with_a_remedy(
+    tmp_path: Path, name: str, content: bytes, words: list[str]
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    program = name.partition("/")[0]
+    with pytest.raises(LaunchError) as error:
+        entry_point.check_entry_point(entry_point.resolve_entry_point(program, str(tmp_path)), str(tmp_path))
+    assert [word for word in words if word not in str(error.value)] == []
+
+
+def test_a_python_script_may_have_the_line_ends_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes(b"print(1)\r\n")
+    entry_point.check_entry_point(entry_point.resolve_entry_point("train.py", str(tmp_path)), str(tmp_path))

@@ -7,7 +7,17 @@ import json
 import pytest
 
 from launch.base.errors import FAILED, HUNG, STOPPED, UNAVAILABLE, Failure
-from launch.coordination.membership import LONGEST_TEXT, GroupEnd, GroupRules, Membership, end_of, list_hosts
+from launch.coordination import rendezvous
+from launch.coordination.member import Member
+from launch.coordination.membership import (
+    LONGEST_TEXT,
+    GroupEnd,
+    GroupRules,
+    MemberConfig,
+    Membership,
+    end_of,
+    list_hosts,
+)
 
 HOSTS = ("data-1", "dnn-1", "dnn-2")
 BROKEN = GroupEnd(False, 7, "dnn-2", "worker rank 1 on dnn-2 exited with code 7")
@@ -353,3 +363,31 @@ def test_a_restart_of_all_counts_on_a_data_host_that_failed_again() -> None:
     membership.note_failure("dnn-1", BROKEN, 0)
     assert (membership.generation, membership.losses.gone) == (1, {})
     assert "data-1" in membership.missing
+
+
+@pytest.mark.parametrize(("missing", "words"), [(["a", "b"], "b"), (["a"], "the other hosts"), ([], "the other hosts")])
+def test_no_host_says_that_it_waits_for_itself(missing: list[str], words: str) -> None:
+    """The state that a host knows may be older than its own word."""
+    group = Member(MemberConfig("a", GroupRules(("a", "b"), ("a", "b")), b"key", 1, 60.0))
+    group.missing, group.missing_count = missing, len(missing)
+    assert rendezvous._list_missing(group) == words
+    assert missing or rendezvous._whom_we_wait_for(group).startswith("waiting for the other hosts: ")
+
+
+def test_a_launcher_that_comes_back_begins_a_new_generation_if_restarts_are_left() -> None:
+    for restarts, code in ((1, 0), (0, UNAVAILABLE)):
+        group = Membership(GroupRules(("a", "b"), ("a", "b"), restarts=restarts))
+        for host in ("a", "b"):
+            assert group.join(host, "first", {}) == ""
+            group.note_ready(host, 0)
+        assert "two hosts use one name" in group.join("b", "second", {})
+        assert group.join("b", "second", {}, was_lost=True) == ""
+        assert (group.end.exit_code if group.end else 0, group.generation) == (code, restarts)
+
+
+def test_a_launcher_that_comes_back_before_the_hosts_have_met_is_welcome() -> None:
+    group = Membership(GroupRules(("a", "b", "c"), ("a", "b", "c"), restarts=1))
+    for host in ("a", "b"):
+        group.join(host, "first", {})
+    assert group.join("b", "second", {}, was_lost=True) == ""
+    assert (group.end, group.generation, group.missing) == (None, 0, ["c"])

@@ -11,7 +11,7 @@ import pytest
 
 from dlc_channel.channel import FEWEST_SEATS
 from launch.base.errors import CONFIG, LaunchError
-from launch.coordination.coordinator import pack_json, unpack_json
+from launch.coordination.membership import pack_json, unpack_json
 from launch.coordination.sockets import (
     HOPELESS_AFTER_SECONDS,
     SURE_AFTER_SECONDS,

@@ -6,20 +6,17 @@ broke and came back has missed nothing.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import select
 import sys
 import threading
 import time
-import zlib
 
 from dlc_channel.channel import NotOfThisJobError, PendingConnections
 from launch import signals
 from launch.base.errors import FAILED, STOPPED, UNAVAILABLE
 from launch.coordination import failure_detector
-from launch.coordination.membership import MOST_NAMED, GroupEnd, Membership, list_hosts
+from launch.coordination.membership import MOST_NAMED, GroupEnd, Membership, list_hosts, pack_json
 from launch.coordination.sockets import SAME_TOKEN, UnprovedClaims, accept_connection, count_seats, group_channel
 from launch.discovery import host_addresses
 from launch.supervision.child_process import raise_open_files
@@ -60,6 +57,7 @@ class Coordinator(threading.Thread):
         self._away: dict[str, failure_detector.PeerProbe] = {}
         # host -> a generation, the first of its ranks that ended with 0
         self._left: dict[str, tuple[int, str]] = {}
+        self._returns = failure_detector.ReturningHosts()
         # host -> where its launcher listens while it lives
         self._liveness_ports: dict[str, tuple[str, int]] = {}
         # To be a host of the job that is not here
@@ -93,7 +91,7 @@ class Coordinator(threading.Thread):
             if signals.received():
                 self._closing_at = min(self._closing_at, time.monotonic() + linger)
             # Copies: the thread changes them
-            awaited = {*list(self._hosts.values()), *list(self._away)}
+            awaited = {*list(self._hosts.values()), *list(self._away)} - {self.membership.rules.leader}
             if awaited and say_at <= time.monotonic() < self._closing_at:
                 say_at = float("inf")
                 text = f"dlc: waiting for {list_hosts(sorted(awaited))} to hear that the job has ended"
@@ -240,7 +238,14 @@ class Coordinator(threading.Thread):
         self._pending.discard(channel)
         told = message["facts"]
         facts = None if told is None else {**told, "address": _peer_address(channel)}
-        refusal = self.membership.join(host, message["instance"], facts)
+        is_lost = True
+        if self.membership.is_another_launcher(host, message["instance"]):
+            heard_at = next((known.heard_at for known, name in self._hosts.items() if name == host), None)
+            is_lost = self._returns.is_gone(host, heard_at)
+            if self._returns.is_open(host):
+                self._close(channel)
+                return
+        refusal = self.membership.join(host, message["instance"], facts, is_lost)
         if message["hub"] not in ("", self._id):
             refusal = "the launcher that leads the group was started again"
         if refusal:
@@ -387,13 +392,3 @@ def _peer_address(channel: Channel) -> str:
         return host_addresses.plain_address(str(channel.socket.getpeername()[0]))
     except OSError:
         return ""
-
-
-def pack_json(value: Any) -> str:
-    """Make a value small that is sent to every host: what a thousand hosts say of themselves differs little."""
-    return base64.b64encode(zlib.compress(json.dumps(value).encode(), 1)).decode()
-
-
-def unpack_json(text: str) -> Any:
-    """Undo `pack_json`, for a line whose MAC was right."""
-    return json.loads(zlib.decompress(base64.b64decode(text)))

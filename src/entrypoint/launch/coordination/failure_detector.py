@@ -77,6 +77,29 @@ class HeartbeatTimer:
         return stood_still
 
 
+class ReturningHosts:
+    """The coordinator's: hosts of which another launcher has come while the connection of the first one stands.
+
+    A container that was killed may leave such a connection, and two hosts may have been given one name. The next beat
+    of the first launcher, or the end of its silent connection, tells them apart.
+    """
+
+    def __init__(self) -> None:
+        # Host -> when the other launcher came first
+        self._since: dict[str, float] = {}
+
+    def is_gone(self, host: str, heard_at: float | None) -> bool:
+        """Return whether the first launcher has ended; it was heard last at `heard_at`, None without a connection."""
+        since = self._since.setdefault(host, time.monotonic())
+        if heard_at is None or heard_at > since:
+            del self._since[host]
+        return heard_at is None
+
+    def is_open(self, host: str) -> bool:
+        """Return whether that cannot be told yet: the other launcher comes again."""
+        return host in self._since
+
+
 class RefusedStreak:
     """An unbroken row of them."""
 

@@ -14,8 +14,8 @@ from dlc_channel.channel import NotOfThisJobError
 from launch import signals
 from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
 from launch.coordination import failure_detector
-from launch.coordination.coordinator import Coordinator, unpack_json
-from launch.coordination.membership import GroupEnd, MemberConfig, Membership, as_verdict, end_of
+from launch.coordination.coordinator import Coordinator
+from launch.coordination.membership import GroupEnd, MemberConfig, Membership, as_verdict, end_of, unpack_json
 from launch.coordination.sockets import CoordinatorAddress, group_channel, listen_for_group, open_probe_listener
 from launch.discovery import host_addresses
 

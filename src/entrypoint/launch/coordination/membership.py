@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
+
 from launch.base.compat import NamedTuple
 from launch.base.errors import FAILED, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
 
@@ -144,17 +148,23 @@ class Membership:
         """Return whether the hosts may start their processes."""
         return self.has_met and self.facts.keys() <= self.ready | self.left
 
-    def join(self, host: str, instance: str, facts: dict[str, Any] | None) -> str:
+    def is_another_launcher(self, host: str, instance: str) -> bool:
+        """Return whether the host was here with another launcher: it was started again, or two hosts use one name."""
+        return self._instances.get(host, instance) != instance
+
+    def join(self, host: str, instance: str, facts: dict[str, Any] | None, was_lost: bool = False) -> str:
         """Take a host in, or one whose connection broke in again; the reason for a refusal, empty when it is welcome.
 
-        `instance` tells a launcher that comes back from another one under the same name. Without facts it comes only to
-        say why it fails, and the group does not count it as here.
+        `instance` tells a launcher that comes back from another one under the same name; `was_lost` if the other one is
+        gone. Without facts it comes only to say why it fails, and the group does not count it as here.
         """
         if host not in self.rules.hosts:
             return f"{host} is none of this job's hosts"
-        if self._instances.get(host, instance) != instance:
+        if self.is_another_launcher(host, instance):
             if not self.rules.least and not self._is_replaced(host):
-                return f"{host} has joined already: two hosts use one name, or its container was started again"
+                if not was_lost or host in self.done:
+                    return f"{host} has joined already: two hosts use one name, or its container was started again"
+                self._note_return(host)
             self._forget(host)
         self._instances[host] = instance
         if self.losses.take_back(host):
@@ -240,6 +250,17 @@ class Membership:
         """Return whether another launcher of this name is that of a data host that was started again."""
         return self._tolerates(host, GroupEnd(False, UNAVAILABLE, host, f"{host} was started again"), has_vanished=True)
 
+    def _note_return(self, host: str) -> None:
+        """Note that a host's launcher was killed and has come back: its processes are gone, and have to start anew.
+
+        Before the hosts have met, nobody knows the old one.
+        """
+        end = GroupEnd(False, UNAVAILABLE, host, f"{host} vanished: its launcher was killed, and started again")
+        if self.stopped_host:
+            self.note_failure(host, end, self.generation)
+        elif self.has_met:
+            self._fail(end)
+
     def _may_restart(self, end: GroupEnd) -> bool:
         """Return whether new processes can go better: only what went wrong in the processes themselves can."""
         return end.kind == FAILED and self.all_ready and self.generation < self.rules.restarts and not self.end
@@ -278,6 +299,16 @@ def list_hosts(hosts: list[str]) -> str:
     """Return the hosts as a message names them."""
     more = len(hosts) - MOST_NAMED
     return ", ".join(hosts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def pack_json(value: Any) -> str:
+    """Make a value small that is sent to every host: what a thousand hosts say of themselves differs little."""
+    return base64.b64encode(zlib.compress(json.dumps(value).encode(), 1)).decode()
+
+
+def unpack_json(text: str) -> Any:
+    """Undo `pack_json`, for a line whose MAC was right."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 class DataHostLosses:

@@ -188,7 +188,8 @@ def _tell_other_leader(group: Member, other: str) -> LaunchError:
 
 def _whom_we_wait_for(group: Member) -> str:
     if not group.missing:
-        return f"waiting for {group.config.rules.leader}: {group.leader.trouble}"
+        whom = "the other hosts" if group.config.is_leader else group.config.rules.leader
+        return f"waiting for {whom}: {group.leader.trouble}"
     nameless = host_addresses.find_unresolved(group.missing, RESOLVE_SECONDS) if group.config.is_leader else ()
     text = (
         f"waiting for {_list_missing(group)}, {group.missing_count} of the job's {len(group.config.rules.hosts)} hosts"
@@ -197,8 +198,10 @@ def _whom_we_wait_for(group: Member) -> str:
 
 
 def _list_missing(group: Member) -> str:
+    # What is known may be older than this host's own word
+    others = [host for host in group.missing if host != group.config.host]
     more = group.missing_count - len(group.missing)
-    return ", ".join(group.missing) + (f" and {more} more" if more else "")
+    return (", ".join(others) + (f" and {more} more" if more else "")) or "the other hosts"
 
 
 def _timeout_error(group: Member, timeout: float) -> LaunchError:

@@ -8,13 +8,15 @@ import posixpath
 import re
 
 from launch.base.compat import NamedTuple
-from launch.base.errors import CONFIG, NO_INPUT, LaunchError, shown
+from launch.base.errors import CONFIG, DATA, NO_INPUT, LaunchError, shown
 
 SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL, EXECUTABLE = "script", "package", "module", "console", "shell", "executable"
 
 SETTING = "sagemaker_program"
 MOST_NAMES_SHOWN = 10
 _MODULE = re.compile(r"-m\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+# Of a shell script: its line ends
+LONGEST_LOOK_BYTES = 1 << 16
 # As in the kernel
 LONGEST_SHEBANG_BYTES = 256
 
@@ -130,8 +132,21 @@ def _resolve_file(name: str, path: str, code: str) -> EntryPoint:
 
 
 def check_entry_point(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
-    """Raise LaunchError, naming what is there, unless the entry point's file is in the code directory."""
-    if entry.kind in (PACKAGE, MODULE, CONSOLE) or os.path.isfile(f"{code}/{entry.name}"):
+    """Raise LaunchError, naming what is there, unless the entry point's file is in the code directory and can run."""
+    path = f"{code}/{entry.name}"
+    if entry.kind in (PACKAGE, MODULE, CONSOLE):
+        return
+    if os.path.isdir(path):
+        raise LaunchError(
+            NO_INPUT,
+            "a folder is no entry point",
+            where=path,
+            expected=f"the file that {setting} names",
+            found=list_contents(path),
+            remedy=f"name a file in it, such as {entry.name}/train.py",
+        )
+    if os.path.isfile(path):
+        _require_runnable(entry, path)
         return
     raise LaunchError(
         NO_INPUT,
@@ -140,6 +155,29 @@ def check_entry_point(entry: EntryPoint, code: str, setting: str = SETTING) -> N
         expected=f"the file that {setting} names",
         found=list_contents(code),
     )
+
+
+def _require_runnable(entry: EntryPoint, path: str) -> None:
+    """Raise LaunchError for a notebook, and for a shell script with the line ends of Windows."""
+    if entry.name.endswith(".ipynb"):
+        remedy = f"write it as a script: jupyter nbconvert --to script {entry.name}"
+        raise LaunchError(CONFIG, "a notebook is no program", where=path, expected="a script", remedy=remedy)
+    if entry.kind == SHELL and _has_windows_line_ends(path):
+        raise LaunchError(
+            DATA,
+            "the line ends are those of Windows (CRLF), which a shell takes for a part of each line's last word",
+            where=path,
+            expected="LF",
+            remedy=f"convert it: sed -i 's/\\r$//' {entry.name}, and in git: *.sh text eol=lf in .gitattributes",
+        )
+
+
+def _has_windows_line_ends(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"\r\n" in file.read(LONGEST_LOOK_BYTES)
+    except OSError:
+        return False
 
 
 def make_executable(entry: EntryPoint, code: str) -> None:

@@ -69,7 +69,8 @@ def check_reachability(request: Request, group: Member) -> None:
 def try_hosts(request: Request, group: Member) -> list[HostFinding]:
     """Return the hosts that this one cannot reach, as one finding: none if the job ends."""
     own, hosts = request.cluster.current_host, request.connected_hosts
-    if group.probe_listener is None:
+    # A launcher that comes back to a job that runs finds the others' probe listeners closed
+    if group.probe_listener is None or group.has_to_restart:
         return []
     known = ((host, group.facts.get(host, {})) for host in choose_targets(hosts, own))
     tries = [Probe(own, host, facts, group.config.key) for host, facts in known if facts.get("door")]

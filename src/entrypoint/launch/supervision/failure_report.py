@@ -88,7 +88,7 @@ def write_file(path: str, outcome: Outcome) -> bool:
     """Write the failure file of an outcome that has a failure; True when it was written.
 
     `path` is the file (/opt/ml/output/failure). One that the user's own code wrote is kept. On a full disk it is cut to
-    what was reserved; one too full even for that is no error here: the exit code still says it.
+    what was reserved. A file that cannot be written is no error here: stderr says so, and the exit code is the same.
     """
     fd = _reserved.pop() if _reserved else -1
     try:
@@ -103,7 +103,8 @@ def write_file(path: str, outcome: Outcome) -> bool:
         with contextlib.suppress(OSError):
             os.pwrite(fd, text[size:], size)
         _give_name(fd, path)
-    except OSError:
+    except OSError as error:
+        print(f"dlc: {path} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
         return False
     else:
         return True

@@ -20,27 +20,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Protocol
 
-    from dlc_runtime.compiler.report.record import Record
     from dlc_runtime.compiler.settings import Settings
     from dlc_runtime.compiler.tensorflow_xla.checks import Checks
     from dlc_runtime.compiler.tensorflow_xla.comparison import Difference
+    from dlc_runtime.compiler.tensorflow_xla.compiled_programs import XlaRecord
     from dlc_runtime.compiler.tensorflow_xla.functions import TrainedFunction
 
-    class Ways(Protocol):
-        """Who leaves a way for what was found; the session of the process."""
+    Shapes = tuple[str, ...]
+    Tell = Callable[[str], list[str]]
 
-        @property
-        def settings(self) -> Settings: ...
+    class Owner(Protocol):
+        """Whose steps they are: it is told of a way that cannot be used."""
 
-        @property
-        def record(self) -> Record: ...
+        settings: Settings
+        record: XlaRecord
 
         def refuse_way(self, trained: TrainedFunction, reason: str, later: str = "") -> None: ...
 
         def fail_way(self, trained: TrainedFunction, fault: Exception) -> None: ...
 
-    Shapes = tuple[str, ...]
-    Tell = Callable[[str], list[str]]
 
 DRAWS = "two steps without XLA, from the same variables and batches, differ: it draws random numbers of its own"
 # Comparisons in which no variable changed, and no gradient was returned.
@@ -163,8 +161,8 @@ class BothWays:
 class CheckedSteps:
     """Runs the steps of ways of XLA; those that are due in both ways."""
 
-    def __init__(self, ways: Ways) -> None:
-        self._ways = ways
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
         self._began = time.perf_counter()
 
     def run(self, trained: TrainedFunction, shapes: Shapes | None, given: Any, plain: Any, other: Any) -> Any:
@@ -235,7 +233,7 @@ class CheckedSteps:
         elif isinstance(error, NotComparableError):
             self._takes_unchecked(trained, checks, shapes, error)
         elif error is not None:
-            self._ways.fail_way(trained, error)
+            self._owner.fail_way(trained, error)
         elif checks.idle and not checks.shapes:
             trained.ran = EAGER
         else:
@@ -252,15 +250,15 @@ class CheckedSteps:
         """Return whether the job takes a way that nobody could compare; else refuse the way."""
         words = UNCHECKED.format(fault)
         self._note(trained, words)
-        if self._ways.settings.unchecked:
+        if self._owner.settings.unchecked:
             checks.shapes.add(shapes)
             text = TAKEN.format(trained.name, trained.way, words)
-            if text not in self._ways.record.notes:
-                self._ways.record.notes.append(text)
+            if text not in self._owner.record.notes:
+                self._owner.record.notes.append(text)
                 log(text)
             return True
         trained.ran = EAGER
-        self._ways.refuse_way(trained, f"{words}; DLC_COMPILER_UNCHECKED=1 takes it all the same")
+        self._owner.refuse_way(trained, f"{words}; DLC_COMPILER_UNCHECKED=1 takes it all the same")
         return False
 
     def _refuse(self, trained: TrainedFunction, checks: Checks, shapes: Shapes | None, reason: str, step: int) -> None:
@@ -271,4 +269,4 @@ class CheckedSteps:
             later = LATER.format(trained.name, trained.way, reason, step, checks.last_good)
         elif checks.shapes:
             later = OTHER_SHAPE.format(trained.name, trained.way, reason, step)
-        self._ways.refuse_way(trained, reason, later)
+        self._owner.refuse_way(trained, reason, later)

@@ -84,7 +84,7 @@ def is_the_same_model_compiled(job: Job, eager: dict[str, Any]) -> None:
     assert [(rank["state"], rank["backend"]) for rank in report["ranks"]] == [("ended", "inductor")]
     assert report["steps"]["count"] == 30
     assert report["fallbacks"] == report["eager"] == report["recompilations"] == []
-    assert "dlc compiler: compiled Model: " in job.log()
+    assert "dlc compiler: Compiled Model: " in job.log()
 
 
 @pytest.mark.when(framework="pytorch", version=">=2.2")

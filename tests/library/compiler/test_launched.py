@@ -69,7 +69,7 @@ def test_the_hyperparameter_compiles_an_unchanged_script(venv: Path, compile_cac
     report = json.loads((tmp_path / "compiled/output/data/compiler/report.json").read_text())
     assert [graph["function"] for graph in report["graphs"]] == ["Net"]
     assert [rank["state"] for rank in report["ranks"]] == ["ended"]
-    assert "dlc compiler: compiled Net: 1 graph in" in compiled.stderr
+    assert "dlc compiler: Compiled Net: 1 graph in" in compiled.stderr
     assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "eager"), rel=1e-5)
 
 

@@ -45,7 +45,7 @@ def show_command(argv: Sequence[str]) -> None:
 def run_program(
     argv: Sequence[str],
     *,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | None] | None = None,
     stdin: str | None = None,
     cwd: Path | None = None,
     check: bool = True,
@@ -55,8 +55,9 @@ def run_program(
 ) -> Completed:
     """Run to the end and keep the output; a non-zero exit raises ProcessError with the last lines when `check`.
 
-    `env` is added to the caller's environment. After `timeout` seconds the program and all that it started get SIGTERM,
-    `grace` seconds later SIGKILL, and ProcessTimeoutError is raised. Bytes that are not UTF-8 become U+FFFD.
+    `env` is added to the caller's environment; None takes a variable out of it. After `timeout` seconds the program and
+    all that it started get SIGTERM, `grace` seconds later SIGKILL, and ProcessTimeoutError is raised. Bytes that are
+    not UTF-8 become U+FFFD.
     """
     if show:
         show_command(argv)
@@ -205,7 +206,7 @@ def become_program(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 @contextmanager
 def _open_group(
     argv: Sequence[str],
-    env: Mapping[str, str] | None,
+    env: Mapping[str, str | None] | None,
     stdin: str | None,
     cwd: Path | None,
     *,
@@ -233,12 +234,13 @@ def _open_group(
 
 
 def _start_child(
-    argv: Sequence[str], env: Mapping[str, str] | None, given: IO[bytes], cwd: Path | None, stderr: int
+    argv: Sequence[str], env: Mapping[str, str | None] | None, given: IO[bytes], cwd: Path | None, stderr: int
 ) -> subprocess.Popen[str]:
+    variables = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     try:
         return subprocess.Popen(
-            list(argv), env={**os.environ, **(env or {})}, cwd=cwd, stdin=given, stdout=subprocess.PIPE,
-            stderr=stderr, encoding="utf-8", errors="replace", start_new_session=True,
+            list(argv), env=variables, cwd=cwd, stdin=given, stdout=subprocess.PIPE, stderr=stderr,
+            encoding="utf-8", errors="replace", start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
         raise ProcessError(f"{argv[0]}: no such program", f"install {argv[0]} or put it on PATH") from None

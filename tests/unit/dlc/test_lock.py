@@ -158,7 +158,6 @@ def test_variables_that_change_a_resolution_do_not_reach_uv_and_are_named(monkey
         "UV_EXCLUDE_NEWER",
         "UV_OVERRIDE",
         "UV_PRERELEASE",
-        "UV_RESOLUTION",
         "UV_TORCH_BACKEND",
     )
     transport = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_INDEX_MINE_PASSWORD", "UV_SYSTEM_CERTS")

@@ -151,7 +151,7 @@ def list_addresses(address: str) -> set[str]:
         "./dlc:1",
         "dlc",
         "~/dlc",
-        "C:\\Users\\ada",
+        "C:\\Users",
         "http:///home/ada",
         "",
     ],

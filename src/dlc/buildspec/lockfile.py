@@ -160,6 +160,9 @@ def explain_staleness(tree: Tree, variant: Variant) -> str:
             "",
             "",
         ][:4]
+        if first.endswith("\r"):
+            # `dlc lock` would cure it until the next checkout.
+            return f"{folder}/{name}: expected lines that end with LF, found CRLF: git config core.autocrlf input"
         if first != INPUT + variant.lock_digest():
             return f"{folder}/{name}:1: stale: {_explain_other_request(tree, variant, first)}"
         if platform != FOR + variant.settings.platform:

@@ -13,7 +13,9 @@ MEANINGS = {
     r"^[0-9]+(\.[0-9]+)+$": "a version series such as 2.13",
     r"^(\*|[A-Za-z0-9][A-Za-z0-9.+!]*)$": "an exact version, or * for the newest that fits",
     r"^[a-z0-9]+([._/:\-]+[a-z0-9]+)*$": "a repository name in lower case",
-    r"^([A-Za-z0-9][A-Za-z0-9._/:@\-]*)?$": "an image reference, or nothing",
+    # As docker reads it: REGISTRY:PORT/PATH:TAG@sha256:DIGEST.
+    r"^(([A-Za-z0-9][A-Za-z0-9.\-]*(:[0-9]{1,5})?/)?[a-z0-9]+((\.|_|__|-+|/)[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127})?"
+    r"(@sha256:[0-9a-f]{64})?)?$": "an image reference such as debian:12 or r.example/debian@sha256:..., or nothing",
     r"^[^\s]+$": "text without spaces",
     r"^[0-9]{1,9}(\.[0-9]{1,9})?$": "a number such as 1.6",
     r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$": "a date such as 2026-11-20, or nothing",

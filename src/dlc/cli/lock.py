@@ -13,6 +13,7 @@ from dlc.buildspec.lockfile import join_entries, locked_versions, parse_entries
 from dlc.buildspec.locks import direct, resolve
 from dlc.buildspec.locks.os_packages import require_os_packages
 from dlc.buildspec.locks.own_lock import make_own_lock
+from dlc.buildspec.locks.resolve import list_unused_settings
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.tool_pin import TOOL_LOCK, ToolPin, read_named_tool, write_tool_lock
 from dlc.buildspec.variant import Variant
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     which git ignores.
     """
     workspace = find_workspace()
-    for warning in list_lost_links():
+    for warning in (*list_lost_links(), *list_unused_settings()):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     tree = read_workspace(workspace)
     fill_globs(args, tree)

@@ -126,23 +126,33 @@ def read_workspace(workspace: Workspace | None = None) -> Tree:
 
 
 def read_project(folder: Path) -> Tree:
-    """Read what a project adds to the recipes: its file, its locks, and its exceptions of a scan if it has some."""
+    """Read what a project adds to the recipes: its file, its locks, and its exceptions of a scan if it has some.
+
+    A lock is the same whatever ends its lines: git writes them with CRLF on Windows.
+    """
+    _require_inside(folder / LOCKS, folder, folder)
     names = [PROJECT, *(name for name in (PROJECT_EXCEPTIONS,) if (folder / name).is_file())]
-    return {**{name: _read_source(folder / name) for name in names}, **read_tree(folder, (LOCKS,))}
+    locks = {path: SourceFile(file.data.replace(b"\r\n", b"\n")) for path, file in read_tree(folder, (LOCKS,)).items()}
+    return {**{name: _read_source(folder / name) for name in names}, **locks}
 
 
 def read_tree(root: Path, tops: Sequence[str] = FOLDERS) -> Tree:
     """Read every file of the folders `tops` but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
 
-    Raises OSError for a file or a folder that cannot be read: without it the tree would be another one.
+    Raises OSError for a file or a folder that cannot be read: without it the tree would be another one. Raises
+    SpecError for a link that leads out of it: files of this host would be in images, in exports and in keys.
     """
     files: dict[str, SourceFile] = {}
     for top in tops:
         for folder, names, file_names in os.walk(root / top, onerror=_refuse_folder):
             names[:] = sorted(name for name in names if not is_left_over(name))
+            # The walk does not enter links to folders: what is in them would be missing.
+            for link in (path for name in names if (path := Path(folder, name)).is_symlink()):
+                raise SpecError(f"{link}: expected a folder, found a link to one", "put the folder itself there")
             for name in sorted(name for name in file_names if not is_left_over(name)):
                 path = Path(folder, name)
                 if path.is_file():
+                    _require_inside(path, root, root / top)
                     files[path.relative_to(root).as_posix()] = _read_source(path)
     return files
 
@@ -180,6 +190,15 @@ def _read_source(path: Path) -> SourceFile:
     Its owner decides whether it may be executed, as in git: whoever reads it, from whatever file system.
     """
     return SourceFile(path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+
+
+def _require_inside(path: Path, root: Path, top: Path) -> None:
+    """Raise SpecError for a link that leads out of `root` and `top`, which may be a link itself."""
+    if path.is_symlink() and not any(path.resolve().is_relative_to(place.resolve()) for place in {root, top}):
+        raise SpecError(
+            f"{path}: expected a file of {root}, found a link out of it, to {path.readlink()}",
+            "put the file itself there",
+        )
 
 
 def _refuse_folder(error: OSError) -> None:

@@ -29,6 +29,7 @@ OWN_VARIABLES = ("DLC_CACHE_DIR", "DLC_CA_BUNDLE", "DLC_DEBIAN_TRACKER_DUMP", "D
 PLATFORM = "linux/amd64"
 # The names that Docker gives to what the kernel calls machine.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+HOME_REMEDY = "set HOME, or DLC_CACHE_DIR to a folder that dlc may write"
 # For an index that answers 401, 403 or 407.
 LOGIN_REMEDY = "give its login in ~/.netrc or in its address, and name it in NO_PROXY if a proxy refuses it"
 # The index's name follows, as in DLC_INDEX_PYTORCH_CPU.
@@ -36,11 +37,23 @@ MIRROR = "DLC_INDEX_"
 
 
 def cache_folder() -> Path:
-    """Return `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`: what dlc can make again."""
+    """Return `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`: what dlc can make again.
+
+    Raises UsageError if a file is in the place of a folder above it.
+    """
     if chosen := os.environ.get("DLC_CACHE_DIR"):
-        return user_path(chosen).absolute()
-    chosen = os.environ.get("XDG_CACHE_HOME")
-    return (user_path(chosen) if chosen else home_folder() / ".cache").absolute() / "dlc"
+        variable, folder = "DLC_CACHE_DIR", user_path(chosen)
+    elif chosen := os.environ.get("XDG_CACHE_HOME"):
+        variable, folder = "XDG_CACHE_HOME", user_path(chosen) / "dlc"
+    else:
+        variable, folder = "HOME", home_folder() / ".cache/dlc"
+    folder = folder.absolute()
+    there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise UsageError(
+            f"{variable}: expected a folder that may hold {folder}, found {there}, which is none", HOME_REMEDY
+        )
+    return folder
 
 
 def engine_folder() -> Path:
@@ -158,7 +171,7 @@ def home_folder() -> Path:
     except KeyError:
         raise UsageError(
             f"HOME: expected the user's home folder, found nothing, and user {os.getuid()} has none either",
-            "set HOME, or DLC_CACHE_DIR to a folder that dlc may write",
+            HOME_REMEDY,
         ) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import shlex
 import signal
@@ -22,6 +23,9 @@ from dlc.core.errors import ProcessError, ProcessTimeoutError
 from dlc.core.interrupts import held
 
 TAIL_LINES = 25
+# From linux/prctl.h.
+PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None).prctl
 # From SIGTERM to SIGKILL.
 GRACE_SECONDS = 10.0
 T = TypeVar("T")
@@ -45,7 +49,7 @@ def show_command(argv: Sequence[str]) -> None:
 def run_program(
     argv: Sequence[str],
     *,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | None] | None = None,
     stdin: str | None = None,
     cwd: Path | None = None,
     check: bool = True,
@@ -55,8 +59,9 @@ def run_program(
 ) -> Completed:
     """Run to the end and keep the output; a non-zero exit raises ProcessError with the last lines when `check`.
 
-    `env` is added to the caller's environment. After `timeout` seconds the program and all that it started get SIGTERM,
-    `grace` seconds later SIGKILL, and ProcessTimeoutError is raised. Bytes that are not UTF-8 become U+FFFD.
+    `env` is added to the caller's environment; None takes a variable out of it. After `timeout` seconds the program and
+    all that it started get SIGTERM, `grace` seconds later SIGKILL, and ProcessTimeoutError is raised. Bytes that are
+    not UTF-8 become U+FFFD.
     """
     if show:
         show_command(argv)
@@ -81,15 +86,17 @@ def stream_program(
     cwd: Path | None = None,
     on_error: Callable[[str], None] | None = None,
     timeout: float | None = None,
+    ends_with_us: bool = False,
 ) -> int:
     """Run, hand each line of the merged output to `on_line`, return the exit code.
 
     With `on_error` each line of stderr goes there, from another thread: if both are written at the same time, merged
-    lines would be torn. After `timeout` seconds it is ended as by `run`.
+    lines would be torn. After `timeout` seconds it is ended as by `run`. With `ends_with_us` the kernel sends it
+    SIGTERM if dlc is killed: nobody would want what it makes.
     """
     stderr = subprocess.PIPE if on_error else subprocess.STDOUT
     with (
-        _open_group(argv, env, stdin, cwd, stderr=stderr, grace=GRACE_SECONDS) as child,
+        _open_group(argv, env, stdin, cwd, stderr=stderr, grace=GRACE_SECONDS, ends_with_us=ends_with_us) as child,
         _end_after(child, timeout) as late,
     ):
         errors = Thread(target=_pass_lines, args=(child.stderr or (), on_error or on_line), daemon=True)
@@ -205,12 +212,13 @@ def become_program(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 @contextmanager
 def _open_group(
     argv: Sequence[str],
-    env: Mapping[str, str] | None,
+    env: Mapping[str, str | None] | None,
     stdin: str | None,
     cwd: Path | None,
     *,
     stderr: int,
     grace: float,
+    ends_with_us: bool = False,
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a program in a process group of its own.
 
@@ -220,7 +228,7 @@ def _open_group(
     try:
         # No program may run that nobody ends.
         with _open_input(stdin) as given, held:
-            child = _start_child(argv, env, given, cwd, stderr)
+            child = _start_child(argv, env, given, cwd, stderr, ends_with_us=ends_with_us)
             _running.append(child)
         yield child
     finally:
@@ -233,17 +241,28 @@ def _open_group(
 
 
 def _start_child(
-    argv: Sequence[str], env: Mapping[str, str] | None, given: IO[bytes], cwd: Path | None, stderr: int
-) -> subprocess.Popen[str]:
+    argv: Sequence[str], env: Mapping[str, str | None] | None, given: IO[bytes], cwd: Path | None, stderr: int,
+    *, ends_with_us: bool,
+) -> subprocess.Popen[str]:  # fmt: skip
+    variables = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     try:
         return subprocess.Popen(
-            list(argv), env={**os.environ, **(env or {})}, cwd=cwd, stdin=given, stdout=subprocess.PIPE,
-            stderr=stderr, encoding="utf-8", errors="replace", start_new_session=True,
+            list(argv), env=variables, cwd=cwd, stdin=given, stdout=subprocess.PIPE, stderr=stderr,
+            encoding="utf-8", errors="replace", start_new_session=True,
+            preexec_fn=_end_with_parent if ends_with_us else None,
         )  # fmt: skip
     except FileNotFoundError:
         raise ProcessError(f"{argv[0]}: no such program", f"install {argv[0]} or put it on PATH") from None
     except OSError as error:
         raise ProcessError(f"{argv[0]}: cannot be run: {error.strerror}", f"look at {argv[0]} on PATH") from None
+
+
+def _end_with_parent() -> None:
+    """Let the kernel send SIGTERM to this process when the thread that started it ends, as with a killed dlc.
+
+    Between fork and exec: nothing may be imported or locked here.
+    """
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _open_input(text: str | None) -> IO[bytes]:

@@ -218,6 +218,8 @@ def probe_engine(address: str | None, origin: str, deadline: float, place: str =
     `deadline` is a time of the monotonic clock; `place` is the address of the client's own context. Raises EngineError
     if there is no answer until then, or one that is not JSON.
     """
+    if not docker_client.is_present():
+        raise docker_client.missing_error()
     seconds = _seconds_left(deadline)
     words = ("info", "--format", "{{json .}}")
     reach = docker_client.client_environment(address)

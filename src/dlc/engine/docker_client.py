@@ -85,8 +85,11 @@ def stream_docker(
     if not is_present():
         raise missing_error()
     return stream_program(
-        [plugin, *words[1:]] if plugin else [PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd, on_error=on_error
-    )
+        [plugin, *words[1:]] if plugin else [PROGRAM, *words],
+        on_line, env=env, stdin=stdin, cwd=cwd, on_error=on_error,
+        # A job goes on without dlc, a build does not.
+        ends_with_us=words[0] == "buildx",
+    )  # fmt: skip
 
 
 def become_docker(*words: str, env: Mapping[str, str]) -> NoReturn:

@@ -14,6 +14,7 @@ import pytest
 
 from dlc.core.errors import Interrupted, ProcessError, ProcessTimeoutError
 from dlc.core.process import last_lines, run_program, stream_program
+from dlc.engine import docker_client
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:
@@ -220,3 +221,45 @@ while not (Path(sys.argv[2]).exists() and Path(sys.argv[2]).read_text()):
     argv = [sys.executable, "-c", program, FAMILY.format(then="time.sleep(120)"), str(file)]
     subprocess.run(argv, check=True, timeout=60)
     assert gone(int(file.read_text()))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_killed_dlc_takes_its_build_along_and_leaves_its_job(ends: bool, tmp_path: Path) -> None:
+    """SIGKILL runs no code of dlc: the kernel tells the child."""
+    mark = tmp_path / "pid"
+    script = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(300)"
+    code = f"""
+import sys
+from dlc.core.process import stream_program
+stream_program([sys.executable, "-c", {script!r}], print, ends_with_us={ends})
+"""
+    with subprocess.Popen([sys.executable, "-c", code]) as dlc:
+        while not (mark.exists() and mark.read_text()):
+            time.sleep(0.05)
+        dlc.kill()
+    child = int(mark.read_text())
+    try:
+        assert gone(child, 20.0 if ends else 1.0) == ends
+    finally:
+        if not ends:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_build_is_ended_with_dlc_and_the_client_of_a_job_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def stream(_argv: object, _on_line: object, **options: object) -> int:
+        asked.append(options["ends_with_us"])
+        return 0
+
+    monkeypatch.setattr(docker_client, "stream_program", stream)
+    monkeypatch.setattr(docker_client, "is_present", lambda: True)
+    for words in (("buildx", "bake"), ("run", "an-image")):
+        docker_client.stream_docker(*words, on_line=print, env={})
+    assert asked == [True, False]
+
+
+def test_a_variable_can_be_taken_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLC_OF_THE_CALLER", "x")
+    code = "import os; print(os.environ.get('DLC_OF_THE_CALLER'))"
+    assert run_program([sys.executable, "-c", code], env={"DLC_OF_THE_CALLER": None}).stdout == "None\n"

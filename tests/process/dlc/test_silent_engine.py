@@ -278,6 +278,18 @@ def test_a_missing_client_is_said_as_such(home: Path, host: str, monkeypatch: py
         assert "no docker client: expected the program docker on PATH" in done.stdout + done.stderr, verb
 
 
+def test_a_missing_client_is_not_taken_for_a_busy_engine(
+    home: Path, deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something listens where the engine would be, and nobody has asked it."""
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    monkeypatch.setenv("DOCKER_HOST", deaf)
+    done = dlc("engine", "status")
+    assert done.returncode == EngineError.exit_code
+    assert "no docker client: expected the program docker on PATH, found none\n" in done.stderr
+    assert "busy" not in done.stderr
+
+
 def test_an_engine_of_another_platform_is_refused_by_name(home: Path) -> None:
     info = """echo '{"ServerVersion": "26", "Architecture": "aarch64"}'"""
     fake_docker(home, f"case $1 in info) {info} ;; *) echo 'Error: No such image: toy' >&2; exit 1 ;; esac")

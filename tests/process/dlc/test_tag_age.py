@@ -8,16 +8,17 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from hand_made_image import ID, STEM, allow_by_labels, client, prove, put_image, put_labelled
+from hand_made_image import ID, STEM, allow_by_labels, client, prove, put_image, put_index, put_labelled
 
 from dlc.__main__ import main
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.errors import OlderImageError
+from dlc.core.errors import OlderImageError, RegistryError
 from dlc.images.push.platform_index import make_index, move_tags
 from dlc.images.push.promote import promote_image
+from dlc.images.push.read_image import read_labels
 from dlc.images.push.registry.repository import Manifest, Repository
-from dlc.images.push.tag_age import Claim, find_newer
+from dlc.images.push.tag_age import Claim, find_newer, make_claim
 from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
 from harness.registry import Registry
@@ -165,6 +166,17 @@ def test_an_index_is_as_new_as_its_newest_image(target: Repository, tmp_path: Pa
     target.put_manifest("both", make_index(images))
     [found] = find_newer(target, ["both", "no-such-tag"], Claim("other", datetime(2026, 11, 23, 12, tzinfo=UTC)))
     assert (found.tag, found.created) == ("both", "2026-11-24T00:00:00Z")
+
+
+def test_an_entry_of_no_platform_says_nothing_of_an_index_s_age(target: Repository, tmp_path: Path) -> None:
+    """Engines take no such entry for an image, so nobody judges it: its labels say whatever its author wants."""
+    image = put_image(target, tmp_path, 1, day=MONDAY, tags=())
+    other = put_image(target, tmp_path, 2, day=date(2999, 1, 1), tags=())
+    index = put_index(target, [other, image], ("both",), ("unknown/unknown", "linux/amd64"))
+    assert make_claim(read_labels(target, index)).moment == datetime(2026, 11, 23, tzinfo=UTC)
+    assert find_newer(target, ["both"], Claim("other", datetime(2026, 11, 23, 12, tzinfo=UTC))) == ()
+    with pytest.raises(RegistryError, match="found an index without any"):
+        read_labels(target, put_index(target, [other], (), ("unknown/unknown",)))
 
 
 def test_an_image_of_another_tool_holds_no_tag(target: Repository, tmp_path: Path) -> None:

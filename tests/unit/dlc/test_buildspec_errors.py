@@ -212,3 +212,23 @@ def test_an_address_with_a_password_is_refused_and_the_password_is_not_shown(add
 def test_without_the_shared_versions_the_file_that_holds_them_is_named() -> None:
     tree = {path: file for path, file in read_tree(find_root(Path(__file__))).items() if path != "buildspec/pins.yml"}
     assert report(tree) == ["buildspec/pins.yml:1:1: expected a YAML file, found none"]
+
+
+BROKEN_BASES = (
+    "http://x/y", "https://registry.example/debian:12", "debian@sha256:abc", f"debian@sha256:{'g' * 64}",
+    f"debian@sha256:{'a' * 65}", "Debian:12", "debian:1:2", "x//y", "-x", "registry.example/",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("base", BROKEN_BASES)
+def test_a_base_image_that_docker_cannot_read_is_refused(base: str) -> None:
+    with pytest.raises(UsageError, match=r"base\.image: expected an image reference such as debian:12"):
+        load_variants(unlocked(), (), [f"base.image={base}"])
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["debian:12", f"debian@sha256:{'a' * 64}", f"localhost:5000/team/a__b-c:1.0_x@sha256:{'0' * 64}", "r.example/a"],
+)
+def test_a_base_image_that_docker_can_read_is_taken(base: str) -> None:
+    assert load_variants(unlocked(), (), [f"base.image={base}"])

@@ -99,3 +99,23 @@ def test_a_bundle_of_dlc_without_certificates_is_an_error(tmp_path: Path, name: 
     (tmp_path / "garbage").write_bytes(b"\xff\0" * 100)
     with pytest.raises(UsageError, match=r"DLC_CA_BUNDLE=.*: expected a file of certificates in PEM, found none"):
         environment.find_ca_bundle({"DLC_CA_BUNDLE": str(tmp_path / name)})
+
+
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME", "DLC_CACHE_DIR"])
+@pytest.mark.parametrize("kind", ["a file", "below a file", "a lost link"])
+def test_a_file_in_the_place_of_the_cache_is_said_by_its_variable(
+    variable: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_CACHE_HOME", "DLC_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    wrong = tmp_path / "wrong"
+    if kind == "a lost link":
+        wrong.symlink_to("nowhere")
+    else:
+        wrong.write_text("")
+    monkeypatch.setenv(variable, str(wrong / "deep/er" if kind == "below a file" else wrong))
+    with pytest.raises(
+        UsageError, match=rf"^{variable}: expected a folder that may hold .*, found {wrong}, "
+    ) as caught:
+        environment.cache_folder()
+    assert "DLC_CACHE_DIR" in caught.value.remedy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.lockfile import FILES, parse_versions
 from dlc.buildspec.locks import resolve
-from dlc.buildspec.locks.resolve import split_lock, store_lock
+from dlc.buildspec.locks.resolve import list_unused_settings, make_uv_environment, split_lock, store_lock
 from dlc.cli import run
 from dlc.core import atomic_files
 from dlc.core.checkout import read_tree
@@ -147,3 +148,26 @@ def test_a_lock_with_set_leaves_the_committed_one_and_the_same_set_finds_it(chec
     assert {path: after[path] for path in committed} == committed
     assert make_plan(after, ["pytorch-*"], sets).selected == (TORCH_ID,)
     assert make_plan(after).selected == make_plan(committed).selected
+
+
+def test_variables_that_change_a_resolution_do_not_reach_uv_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("UV_")]:
+        monkeypatch.delenv(name)
+    changing = (
+        "UV_CONSTRAINT",
+        "UV_EXCLUDE_NEWER",
+        "UV_OVERRIDE",
+        "UV_PRERELEASE",
+        "UV_TORCH_BACKEND",
+    )
+    transport = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_INDEX_MINE_PASSWORD", "UV_SYSTEM_CERTS")
+    for name in (*changing, *transport):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://index.example/simple")
+    given = make_uv_environment()
+    assert [given[name] for name in changing] == [None] * len(changing)
+    assert not set(transport) & set(given)
+    assert given["UV_DEFAULT_INDEX"] == "https://index.example/simple"
+    said = list_unused_settings()
+    assert [line.partition(" ")[0] for line in said] == list(changing)
+    assert said[0] == "UV_CONSTRAINT is not used: what a lock has to hold is in the buildspec"

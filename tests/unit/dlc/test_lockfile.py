@@ -135,3 +135,12 @@ def test_a_lock_that_lacks_the_framework_itself_is_an_error() -> None:
     tree = specimen()
     with pytest.raises(LockError, match=r"framework.txt: expected torch==2.13.0\+cpu, found no torch"):
         make_plan(pinned(tree, FOLDER, "framework.txt", "numpy==2.4.6\n"))
+
+
+def test_a_lock_with_the_line_ends_of_windows_is_told_by_that_and_not_as_stale() -> None:
+    text = specimen()[f"{FOLDER}/training.txt"].data.decode().replace("\n", "\r\n")
+    message = stale(changed(specimen(), f"{FOLDER}/training.txt", text))
+    assert (
+        f"{FOLDER}/training.txt: expected lines that end with LF, found CRLF: git config core.autocrlf input" in message
+    )
+    assert "stale" not in message

@@ -22,9 +22,12 @@ from sigstore_models.bundle.v1 import Bundle as JudgedBundle
 
 from dlc.images.proof.dsse import encode_signed, parse_bundle, sign_statement
 from dlc.images.proof.keys import PrivateKey
+from dlc.images.proof.provenance import NO_ADDRESS, Sources, hide_place, list_materials
 from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, make_statement, parse_statement
 from dlc.images.push.simple_signing import SignedPayload, describe_signed, make_payload, parse_payload, read_signature
+from dlc.plan.plan import make_plan
 from harness.signed_image import COMMIT, SignedImage, make_key
+from harness.specimen import TORCH_ID, specimen
 
 DIGEST = f"sha256:{'5' * 64}"
 SAID = SignedImage().list_statements()
@@ -130,3 +133,40 @@ def test_a_signature_lies_in_the_annotation_that_cosign_reads(key: PrivateKey) -
 def test_equal_words_are_signed_alike(key: PrivateKey) -> None:
     payload = make_statement("team", DIGEST, PROVENANCE, SAID[PROVENANCE])
     assert sign_statement(payload, key) == sign_statement(payload, key)
+
+
+def list_addresses(address: str) -> set[str]:
+    """The addresses of the sources, without the names of files behind them."""
+    sources = Sources(make_plan(specimen(), [TORCH_ID]), specimen(), TORCH_ID, (), address)
+    uris = [str(each["uri"]) for each in list_materials(sources, COMMIT)]
+    return {uri.partition("#")[0] for uri in uris if uri.startswith(("git+", NO_ADDRESS))}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/home/ada/dlc",
+        "file:///home/ada/dlc",
+        "../dlc",
+        "./dlc:1",
+        "dlc",
+        "~/dlc",
+        "C:\\Users",
+        "http:///home/ada",
+        "",
+    ],
+)
+def test_no_path_of_a_host_is_in_a_provenance(place: str) -> None:
+    assert list_addresses(place) == {NO_ADDRESS}
+
+
+@pytest.mark.parametrize(
+    "address", ["https://git.example/a/b", "ssh://git.example/a", "git.example:a/b.git", "git@git.example:/srv/b.git"]
+)
+def test_an_address_that_others_can_reach_stays_in_a_provenance(address: str) -> None:
+    assert list_addresses(address) == {f"git+{address}"}
+
+
+def test_a_download_that_was_a_file_of_a_host_is_named_without_its_folder() -> None:
+    assert hide_place("file:///home/ada/efa-1.2.tar.gz") == "urn:dlc:file:efa-1.2.tar.gz"
+    assert hide_place("https://ada:secret@mirror.example/efa.tar.gz") == "https://mirror.example/efa.tar.gz"

@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from dlc.core.errors import ImageError
 from dlc.images.proof.dsse import sign_statement
-from dlc.images.proof.evidence import list_platforms
 from dlc.images.proof.index import Member, judge_index, make_index_provenance, read_index_origin
 from dlc.images.proof.judge import NO_NAME, Subject, Verdict
 from dlc.images.proof.keys import PrivateKey
@@ -20,6 +19,7 @@ from dlc.images.proof.policy import ALWAYS, Policy
 from dlc.images.proof.provenance import BUILD_TYPE, Builder, Origin
 from dlc.images.proof.statement import PROVENANCE, SIGNATURE, Predicate, make_statement
 from dlc.images.push.promote import find_tags
+from dlc.images.push.read_image import list_platforms
 from dlc.images.push.registry.repository import INDEX, Manifest, Repository
 from harness.signed_image import NOW, SignedImage
 

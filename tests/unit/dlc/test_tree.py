@@ -17,6 +17,7 @@ from dlc.core.checkout import (
     find_root,
     find_workspace,
     read_other_recipes,
+    read_project,
     read_text,
     read_tree,
     read_workspace,
@@ -173,3 +174,42 @@ def test_a_file_that_is_missing_or_no_text_is_named() -> None:
         read_text({}, "a/b")
     with pytest.raises(SpecError, match=r"^a/b: expected UTF-8 text, found byte 0xff"):
         read_text({"a/b": SourceFile(b"a\xff")}, "a/b")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "folder inside", "link to a link"])
+def test_a_link_out_of_the_tree_is_refused_and_its_target_is_in_no_key_and_no_export(kind: str, tmp_path: Path) -> None:
+    own, secret = tmp_path / "own", tmp_path / "secret"
+    for folder in (own / "docker/scripts", secret):
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_text("of this host")
+    link = own / "docker/scripts/b"
+    if kind == "link to a link":
+        (tmp_path / "own/outer").symlink_to(secret / "a.txt")
+    targets = {"file": secret / "a.txt", "folder": secret, "folder inside": "../scripts"}
+    link.symlink_to(targets.get(kind, own / "outer"))
+    with pytest.raises(SpecError, match=r"scripts/b: expected a (file|folder)"):
+        read_tree(own)
+
+
+def test_the_locks_of_a_project_are_no_link_out_of_it(tmp_path: Path) -> None:
+    for name in ("project", "keys"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "keys/id").write_text("secret")
+    (tmp_path / "project/dlc.yml").write_text("id: mine\n")
+    (tmp_path / "project/locks").symlink_to(tmp_path / "keys")
+    with pytest.raises(SpecError, match=r"locks: expected a file of .*, found a link out of it"):
+        read_project(tmp_path / "project")
+
+
+def test_a_link_within_the_tree_is_read(tmp_path: Path) -> None:
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker/a").write_text("one")
+    (tmp_path / "docker/b").symlink_to("a")
+    assert read_tree(tmp_path)["docker/b"].data == b"one"
+
+
+def test_locks_of_a_project_are_the_same_with_the_line_ends_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "dlc.yml").write_text("id: mine\n")
+    (tmp_path / "locks/training.txt").write_bytes(b"# input\r\nsix==1.17.0\r\n")
+    assert read_project(tmp_path)["locks/training.txt"].data == b"# input\nsix==1.17.0\n"

@@ -47,6 +47,11 @@ NO_SOLUTION = 1
 SAID_CHARACTERS = 500
 # uv looks where it is told: its folders are arguments, those that a build has too.
 ALONE = {"UV_NO_CONFIG": "1", "UV_FIND_LINKS": ""}
+# Variables of uv that say how it reaches an index and keeps what it got. All others may change what a lock holds.
+OF_TRANSPORT = re.compile(
+    r"UV_(?:CACHE_DIR|NO_CACHE|HTTP_\w+|REQUEST_TIMEOUT|CONCURRENT_\w+|NATIVE_TLS|SYSTEM_CERTS|INSECURE_HOST|OFFLINE"
+    r"|KEYRING_PROVIDER|LINK_MODE|LOCK_TIMEOUT|NO_PROGRESS|NO_COLOR|INDEX_\w+_(?:USERNAME|PASSWORD))"
+)
 
 
 @dataclass(frozen=True)
@@ -274,10 +279,24 @@ def write_project(
     return "\n".join([*lines, ""])
 
 
-def make_uv_environment() -> dict[str, str]:
+def make_uv_environment() -> dict[str, str | None]:
     """Return variables that point uv at the user's indexes, whichever client's variables name them."""
     own = read_own_indexes(os.environ)
-    return {**ALONE, "UV_DEFAULT_INDEX": own.default, "UV_INDEX": " ".join(own.extra)}
+    return {**hide_settings(), **ALONE, "UV_DEFAULT_INDEX": own.default, "UV_INDEX": " ".join(own.extra)}
+
+
+def hide_settings() -> dict[str, str | None]:
+    """Return what takes variables out of the environment by which uv would resolve in another way."""
+    return {name: None for name in os.environ if name.startswith("UV_") and not OF_TRANSPORT.fullmatch(name)}
+
+
+def list_unused_settings() -> list[str]:
+    """Return a warning for each of these variables that dlc does not read itself."""
+    read = {"UV_FIND_LINKS", "UV_NO_CONFIG", *(name for names in INDEX_VARIABLES.values() for name in names)}
+    return [
+        f"{name} is not used: what a lock has to hold is in the buildspec"
+        for name in sorted(hide_settings()) if name not in read and os.environ[name]
+    ]  # fmt: skip
 
 
 def name_places_asked(indexes: Sequence[IndexedPackages]) -> str:
@@ -336,8 +355,8 @@ def _why_lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> st
     alone = [] if indexes else ["--no-index"]
     with scratch_folder("dlc-lock-") as folder:
         done = run_program(
-            [*argv, "-", "--no-deps", *alone], stdin=requirement, env={**ALONE, **where, "TMPDIR": str(folder)},
-            check=False, timeout=PROBE_SECONDS,
+            [*argv, "-", "--no-deps", *alone], stdin=requirement, check=False, timeout=PROBE_SECONDS,
+            env={**hide_settings(), **ALONE, **where, "TMPDIR": str(folder)},
         )  # fmt: skip
     if done.returncode == 0:
         return None

@@ -11,7 +11,7 @@ from dlc.core.errors import ProofError, RegistryError
 from dlc.core.labels import CREATED
 from dlc.images.proof.dsse import BUNDLES
 from dlc.images.proof.opening import Evidence, Refusal
-from dlc.images.push.read_image import parse_labels
+from dlc.images.push.read_image import list_platforms, parse_labels
 from dlc.images.push.referrers import SPDX
 from dlc.images.push.registry.http import ANSWER_BYTES, TooLargeError
 from dlc.images.push.registry.repository import INDEXES, Manifest, Repository, make_digest
@@ -19,8 +19,6 @@ from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, re
 
 # Digests of what is attached and cannot be read, each with the reason.
 Unread = list[tuple[str, str]]
-# BuildKit keeps its own attestations in an index, beside the images, as if for this platform.
-NO_PLATFORM = "unknown"
 
 
 def find_manifest(repository: Repository, registry: str, reference: str) -> Manifest:
@@ -36,19 +34,6 @@ def find_manifest(repository: Repository, registry: str, reference: str) -> Mani
     if reference.startswith("sha256:") and found.digest != reference:
         raise refuse_content(f"{repository.name}@{reference}", found.digest)
     return found
-
-
-def list_platforms(index: Manifest) -> list[tuple[str, str]]:
-    """Return the digest and the platform of each image in an index.
-
-    Entries of no platform are left out: no engine takes them for an image.
-    """
-    found = [(str(each["digest"]), each.get("platform") or {}) for each in index.content["manifests"]]
-    return [
-        (digest, "/".join(str(platform[key]) for key in ("os", "architecture", "variant") if platform.get(key)))
-        for digest, platform in found
-        if platform.get("os") != NO_PLATFORM
-    ]
 
 
 def list_images(repository: Repository, registry: str, reference: str) -> tuple[str, ...]:

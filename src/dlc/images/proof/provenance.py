@@ -7,6 +7,7 @@ other image. docs/proof.md says what each field holds.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import dlc
 from dlc.buildspec.lockfile import ALL_FILES
 from dlc.core.checkout import PROJECT, Tree
+from dlc.core.environment import hide_password
 from dlc.core.labels import ID, KEY, PLATFORM, REVISION
 from dlc.images.proof.statement import Predicate
 from dlc.plan.contexts import Image, Pinned, Repo
@@ -21,8 +23,12 @@ from dlc.plan.plan import Plan
 from dlc.plan.targets import Target, read_uv_version
 
 BUILD_TYPE = "urn:dlc:build:1"
-# A checkout whose repository has no address.
+# A checkout whose repository has no address, or one that is a folder of some host.
 NO_ADDRESS = "urn:dlc:checkout"
+# A download that was a file of some host; its name follows.
+OF_FILE = "urn:dlc:file:"
+# How addresses begin that mean the same on every host; the second form is git's own for ssh, HOST:PATH.
+IN_NETWORK = re.compile(r"(?:https?|ssh|git|ftps?|s3)://[^/]|(?:[\w.-]+@)?[\w-][\w.-]+:(?!//)", re.ASCII)
 DIRTY = "-dirty"
 Material = Mapping[str, Any]
 
@@ -127,7 +133,7 @@ def describe_run(builder: Builder, versions: Mapping[str, str]) -> Mapping[str, 
 def list_materials(sources: Sources, revision: str) -> Iterator[Material]:
     """Yield the commit, the files that pin what a build downloads, downloads and base images, each with its digest."""
     plan, tree = sources.plan, sources.tree
-    address = f"git+{sources.address}" if sources.address else NO_ADDRESS
+    address = f"git+{sources.address}" if IN_NETWORK.match(sources.address) else NO_ADDRESS
     commit = revision.removesuffix(DIRTY)
     yield {"uri": address, **({"digest": {"gitCommit": commit}} if _is_hex(commit) else {"name": revision})}
     for path in sorted(_list_pinning_files(plan, tree)):
@@ -135,9 +141,14 @@ def list_materials(sources: Sources, revision: str) -> Iterator[Material]:
     contexts = {context for target in plan.targets for context in (target.context, *target.contexts.values())}
     for context in sorted(contexts, key=str):
         if isinstance(context, Pinned):
-            yield {"uri": context.address, "digest": {"sha256": context.sha256}}
+            yield {"uri": hide_place(context.address), "digest": {"sha256": context.sha256}}
         elif isinstance(context, Image) and context.digest:
             yield {"uri": f"docker://{context.reference}", "digest": {"sha256": context.digest.partition(":")[2]}}
+
+
+def hide_place(address: str) -> str:
+    """Return the address of a download without passwords; of a file of this host only its name. Pure."""
+    return hide_password(address) if IN_NETWORK.match(address) else OF_FILE + address.rstrip("/").rpartition("/")[2]
 
 
 def _list_pinning_files(plan: Plan, tree: Tree) -> set[str]:

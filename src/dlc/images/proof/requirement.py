@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlc.core.errors import ProofError, RegistryError, UsageError
 from dlc.images.proof.dsse import Bundle
-from dlc.images.proof.evidence import list_platforms, read_attached, read_evidence
+from dlc.images.proof.evidence import read_attached, read_evidence
 from dlc.images.proof.index import Member, judge_index
 from dlc.images.proof.judge import BuildKey, Explain, Verdict, judge
 from dlc.images.proof.keyless import make_verifier
@@ -17,6 +17,7 @@ from dlc.images.proof.keys import read_public_key
 from dlc.images.proof.names import list_tags, make_name
 from dlc.images.proof.opening import Evidence, KeyVerifier, Verifier
 from dlc.images.proof.policy import Policy
+from dlc.images.push.read_image import list_platforms
 from dlc.images.push.registry.repository import INDEXES, Manifest, Repository
 
 Judged = tuple[Evidence, Verdict]

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dlc.core.errors import ImageError, RegistryError
 from dlc.images.push.registry.repository import DAMAGED, INDEXES, Manifest, Repository, make_digest
 
+# BuildKit keeps its own attestations in an index, beside the images, as if for this platform.
+NO_PLATFORM = "unknown"
 PUSH = "dlc push GLOB --to REGISTRY/REPO, with the registry that it is to be promoted from"
 
 
@@ -25,12 +27,25 @@ def find_image(source: Repository, reference: str) -> Manifest:
     return found
 
 
+def list_platforms(index: Manifest) -> list[tuple[str, str]]:
+    """Return the digest and the platform of each image in an index.
+
+    Entries of no platform are left out: no engine takes them for an image.
+    """
+    found = [(str(each["digest"]), each.get("platform") or {}) for each in index.content["manifests"]]
+    return [
+        (digest, "/".join(str(platform[key]) for key in ("os", "architecture", "variant") if platform.get(key)))
+        for digest, platform in found
+        if platform.get("os") != NO_PLATFORM
+    ]
+
+
 def read_labels(source: Repository, image: Manifest) -> Mapping[str, str]:
     """Return the labels of an image, or of the first platform's in an index. Raises RegistryError, ImageError."""
     while image.kind in INDEXES:
-        if not image.content["manifests"]:
+        if not (members := list_platforms(image)):
             raise RegistryError(f"{source.name}@{image.digest}: expected an image, found an index without any", PUSH)
-        image = find_image(source, str(image.content["manifests"][0]["digest"]))
+        image = find_image(source, members[0][0])
     return parse_labels(read_config(source, image))
 
 
@@ -54,7 +69,7 @@ def parse_labels(config: bytes) -> Mapping[str, str]:
 
 def read_all_labels(repository: Repository, image: Manifest) -> Iterator[Mapping[str, str]]:
     """Yield the labels of an image, or of each image in an index; none for what is damaged or not there."""
-    members = [repository.manifest(str(each["digest"])) for each in image.content.get("manifests", ())]
-    for each in members if image.kind in INDEXES else [image]:
+    is_index = image.kind in INDEXES
+    for each in (repository.manifest(digest) for digest, _ in list_platforms(image)) if is_index else [image]:
         config = repository.blob(str(each.content["config"]["digest"])) if each else None
         yield parse_labels(config or b"")

@@ -18,7 +18,7 @@ class Switch:
     fault: Callable[[torch.Tensor], torch.Tensor] | None = None
     only = ""
     output: Callable[[torch.Tensor], torch.Tensor] | None = None
-    # Products are computed with twice as many digits: as right, but rounded otherwise.
+    # As compiled code rounds: products with more digits inside, and what follows a product together with it.
     exact = False
 
 
@@ -49,28 +49,31 @@ def through(value: torch.Tensor, name: str) -> torch.Tensor:
     return Through.apply(value) if wanted else value
 
 
-def product(function: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, **named: Any) -> Any:
+def product(function: Any, module: nn.Module, x: torch.Tensor, **named: Any) -> Any:
+    weight, bias = through(module.weight, module.name), module.bias
     if not Switch.exact:
         return function(x, weight, bias, **named)
-    computed = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-    # As eager does, weights are rounded first; what comes out of a product is rounded once, not each sum.
+    computed = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+    # As in eager weights are rounded first; what comes out of a product is rounded once, if it is stored then.
     wide = [value.to(computed).double() if value is not None else None for value in (x, weight, bias)]
     with torch.autocast("cpu", enabled=False):
-        return function(*wide, **named).to(computed)
+        return function(*wide, **named).to(
+            computed if module.is_stored else torch.promote_types(computed, torch.float32)
+        )
 
 
 class Linear(nn.Linear):
-    name = ""
+    name, is_stored = "", True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return product(nn.functional.linear, x, through(self.weight, self.name), self.bias)
+        return product(nn.functional.linear, self, x)
 
 
 class Conv(nn.Conv2d):
-    name = ""
+    name, is_stored = "", True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return product(nn.functional.conv2d, x, through(self.weight, self.name), self.bias, padding=1)
+        return product(nn.functional.conv2d, self, x, padding=1)
 
 
 class Block(nn.Module):
@@ -78,6 +81,8 @@ class Block(nn.Module):
         super().__init__()
         self.norm, self.one, self.two = nn.LayerNorm(width), Linear(width, 2 * width), Linear(2 * width, width)
         self.drop = nn.Dropout(drop)
+
+        self.one.is_stored = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.drop(self.two(nn.functional.gelu(self.one(self.norm(x)))))
@@ -119,6 +124,7 @@ class Pictures(nn.Module):
         self.drop = nn.Dropout(0.5 if "dropout" in how else 0.0)
         self.head = Linear(16 * 49, 10)
         self.head.name, self.body[4].name = "head", "middle"
+        self.body[4].is_stored = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.log_softmax(self.head(self.drop(self.body(x))), 1)

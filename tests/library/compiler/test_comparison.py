@@ -115,3 +115,14 @@ def test_other_random_numbers_are_refused_though_the_results_are_equal() -> None
 
     way.other = other  # type: ignore[method-assign]
     assert refused(way) == "it draws other random numbers than eager"
+
+
+def test_large_tensors_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dlc_runtime.compiler.pytorch import differences
+
+    whole = Way("batchnorm", "float32").compare()
+    monkeypatch.setattr(differences, "MOST_AT_ONCE", 7)
+    assert Way("batchnorm", "float32").compare() == whole
+    for name in GRADIENTS:
+        with fault(name, "head"):
+            assert "in the gradient of head.weight" in refused(Way("batchnorm", "float32"))

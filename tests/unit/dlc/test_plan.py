@@ -138,7 +138,7 @@ def test_a_changed_debian_version_changes_no_key_of_a_framework() -> None:
 
 
 def test_a_base_that_the_user_names_replaces_ours() -> None:
-    reference = "registry:5000/Debian:12.1@sha256:ab"
+    reference = f"registry:5000/debian:12.1@sha256:{64 * 'a'}"
     plan = make_plan(specimen(), ["pytorch-*"], [f"base.image={reference}"])
     assert [target.id for target in plan.targets] == below(TORCH_ID)
     assert plan.target(TORCH_ID).contexts["rootfs"] == Image(reference)

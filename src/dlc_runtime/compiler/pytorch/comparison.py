@@ -44,6 +44,8 @@ NO_GRADIENT = "no gradient goes through what it returns"
 REENTRANT = "compatible with .grad()"
 # Passes with other roundings, if they are needed.
 SHIFTS = 2
+# Share of a GPU's memory that has to be free for gradients to stay there.
+SPARE_MEMORY = 0.1
 # What measuring TF32 may take.
 TF32_SECONDS = 1.0
 
@@ -85,9 +87,17 @@ def named_leaves(module: torch.nn.Module, inputs: list[torch.Tensor]) -> dict[st
 def seen_gradient(name: str, value: torch.Tensor | None) -> list[Seen]:
     """Return a gradient as it is compared; of a sparse one both parts. One that is missing is left out, as is zero."""
     if value is None or not value.is_sparse:
-        return [] if value is None else [Seen(GRADIENT, name, value.detach())]
+        return [] if value is None else [Seen(GRADIENT, name, keep(value.detach()))]
     held = value.coalesce()
     return [Seen(GRADIENT, name, held.values().detach()), Seen(GRADIENT, f"{name} (which rows)", held.indices())]
+
+
+def keep(value: torch.Tensor) -> torch.Tensor:
+    """Return a gradient as it is kept until it is compared: a GPU that is nearly full keeps no second set of them."""
+    if not value.is_cuda:
+        return value
+    free, total = torch.cuda.mem_get_info(value.device)
+    return value.cpu() if free < SPARE_MEMORY * total else value
 
 
 def find_tensors(tree: Any, depth: int = DEPTH) -> list[torch.Tensor]:
@@ -233,13 +243,9 @@ class Passes:
         parameters = [value for value in plain if value.is_floating_point()]
         kept, found = [value.data for value in parameters], []
         for seed in range(SHIFTS):
-            generator = torch.Generator().manual_seed(seed)
             try:
-                for value, data in zip(parameters, kept):
-                    signs = (
-                        torch.randint(0, 2, data.shape, generator=generator, dtype=torch.int8).to(data.device) * 2 - 1
-                    )
-                    value.data = torch.addcmul(data, data, signs.to(data.dtype), value=rounding(data.dtype))
+                for number, (value, data) in enumerate(zip(parameters, kept)):
+                    value.data = shift_by_rounding(data, SHIFTS * number + seed)
                 with self._in_eager():
                     found.append(self.run(eager))
             finally:
@@ -266,6 +272,13 @@ def complete(seen: dict[str, Seen], others: dict[str, Seen]) -> dict[str, Seen]:
         elif other.before is not None:
             found[name] = other._replace(value=other.before)
     return found
+
+
+def shift_by_rounding(data: torch.Tensor, seed: int) -> torch.Tensor:
+    """Move each number up or down by a rounding. The random numbers are its own: the script's stay as they are."""
+    generator = torch.Generator(data.device).manual_seed(seed)
+    signs = torch.randint(0, 2, data.shape, generator=generator, dtype=torch.int8, device=data.device) * 2 - 1
+    return torch.addcmul(data, data, signs.to(data.dtype), value=rounding(data.dtype))
 
 
 def rounding(kept_in: torch.dtype) -> float:

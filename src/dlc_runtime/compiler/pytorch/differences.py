@@ -21,8 +21,12 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-3, tor
 # Times the difference that one rounding of each weight makes. The largest element of few is found by chance more than
 # the norm is.
 LARGEST, NORM = 6.0, 4.0
+# Of a part that all elements share, such as a factor of 1.01.
+ALONG = 2.5
 # A tensor that one rounding of the weights changes by more than this share is nothing but rounding.
 ROUNDING_ONLY = 0.25
+# Elements that are compared at once.
+MOST_AT_ONCE = 1 << 24
 # Share of all gradients, by norm, that may be so.
 MOST_ROUNDING = 0.1
 # A sum of terms that cancel, as the gradient of a bias before a batch norm, has the rounding of its terms: roundings of
@@ -125,7 +129,7 @@ class Compared:
         return Gap(
             self.own * size.largest + floor + LARGEST * noise.largest,
             self.own * size.norm + floor * root + NORM * noise.norm,
-            SHARED * self.own * size.norm + floor * root + NORM * (noise.along + noise.norm / root),
+            SHARED * self.own * size.norm + floor * root + ALONG * noise.along + NORM * noise.norm / root,
         )
 
 
@@ -151,7 +155,7 @@ def least_gradient(seen: Mapping[str, Seen]) -> float:
 
 
 def measure(one: Seen, other: Seen) -> tuple[Gap, Size]:
-    """Compare two tensors of a kind; numbers that are not finite must be so in both."""
+    """Compare two tensors of a kind, part by part; numbers that are not finite must be so in both."""
     left, right = one.value, other.value.to(one.value.device)
     if left.shape != right.shape or left.dtype != right.dtype:
         raise DifferentError(
@@ -163,19 +167,33 @@ def measure(one: Seen, other: Seen) -> tuple[Gap, Size]:
     if not (left.is_floating_point() or left.is_complex()):
         unequal = float((left != right).double().mean())
         return Gap(unequal, unequal, unequal), Size(1.0, 1.0, left.numel())
+    before = None if one.before is None else in_parts(one.before)
+    parts = [
+        measure_part(left, right, None if before is None else before[number])
+        for number, (left, right) in enumerate(zip(in_parts(left), in_parts(right)))
+    ]
+    gaps, norms, alongs, bases, sizes = (list(column) for column in zip(*parts))
+    norm = sum(sizes) ** 0.5
+    along = abs(sum(alongs)) / norm if norm else 0.0
+    return Gap(max(gaps), sum(norms) ** 0.5, along), Size(max(bases), norm, one.value.numel())
+
+
+def in_parts(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return pieces of a tensor: what is computed of all of it at once would take several times its memory."""
+    found: tuple[torch.Tensor, ...] = value.detach().flatten().split(MOST_AT_ONCE)
+    return found
+
+
+def measure_part(left: torch.Tensor, right: torch.Tensor, before: torch.Tensor | None) -> tuple[float, ...]:
+    """Return the largest gap, its square sum, gap times base, the largest of the base, and its square sum."""
     left, right = in_full(left), in_full(right)
-    finite = torch.isfinite(left)
-    if not torch.equal(finite, torch.isfinite(right)) or not torch.equal(
-        left[~finite].nan_to_num(), right[~finite].nan_to_num()
-    ):
-        return Gap(float("inf"), float("inf"), float("inf")), Size(1.0, 1.0, left.numel())
-    gap = torch.where(finite, right - left, 0.0)
-    base = (
-        torch.where(finite, left, 0.0) if one.before is None else torch.where(finite, left - in_full(one.before), 0.0)
-    )
-    size = Size(float(base.abs().max()), float(base.norm()), left.numel())
-    along = abs(float((gap * base).sum())) / size.norm if size.norm else 0.0
-    return Gap(float(gap.abs().max()), float(gap.norm()), along), size
+    finite, base = torch.isfinite(left), left if before is None else left - in_full(before)
+    if not torch.equal(finite, torch.isfinite(right)):
+        return float("inf"), float("inf"), float("inf"), 1.0, 1.0
+    gap, base = (torch.where(finite, value, 0.0) for value in (right - left, base))
+    sums = (gap.double().square().sum(), (gap * base).double().sum(), base.double().square().sum())
+    squares, along, size = map(float, sums)
+    return float(gap.abs().max()), squares, along, float(base.abs().max()), size
 
 
 def in_full(value: torch.Tensor) -> torch.Tensor:

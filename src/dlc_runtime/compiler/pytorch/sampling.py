@@ -8,7 +8,7 @@ import time
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
-from dlc_runtime.compiler.report.candidates import EAGER, Result
+from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Sampling:
         self._samples = Samples()
         # Seconds of comparing, when the step before ended.
         self._compared = 0.0
-        # A way was found to differ, or the ranks cannot agree any more.
+        # The ranks cannot agree any more.
         self.is_over = False
 
     def step_ended(self, step: int, is_on: bool) -> None:
@@ -88,7 +88,8 @@ class Sampling:
         if agreed is None:
             self.is_over = True
         elif agreed.failed:
-            self.is_over = True
+            # Another way may be taken; until then nothing is to be compared.
+            self._samples.look_at = step + WINDOW_STEPS
             Dispatch.failed, Dispatch.way = Dispatch.failed or agreed.failed, WAYS[EAGER]
         else:
             Dispatch.sampling = self._samples.plan(step, agreed.took, agreed.elapsed)

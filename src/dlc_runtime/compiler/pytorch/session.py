@@ -38,8 +38,7 @@ from dlc_runtime.compiler.pytorch.module_selection import (
 from dlc_runtime.compiler.pytorch.newcomers import Newcomers
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.sampling import Sampling
-from dlc_runtime.compiler.pytorch.step_clock import StepClock
-from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, count_ranks
+from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, StepClock, Turns, count_ranks
 from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
@@ -190,9 +189,9 @@ class Session:
     def _compiled_step(self) -> None:
         compiled = self._drain()
         if Dispatch.failed:
-            text = self.record.warn(f"from step {self.steps.count} on all modules run eager: {Dispatch.failed}")
+            if not Dispatch.found_late:  # which says it, with the steps since the last comparison
+                log(self.record.warn(f"from step {self.steps.count} on all modules run eager: {Dispatch.failed}"))
             Dispatch.failed = ""
-            log(text)
         if self.phase == COMPILED and (not self.record.modules or Dispatch.way.name == EAGER_WAY):
             self._tick(EAGER)
             return

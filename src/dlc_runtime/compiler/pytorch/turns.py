@@ -22,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+    from dlc_runtime.compiler.report.step_times import StepTimes
+
 # Share of the GPU's memory: a way that needs more would break the job at the next longer batch.
 MOST_MEMORY = 0.9
 
@@ -125,6 +127,28 @@ class Turns:
             for way in WAYS:
                 if way not in used:
                     dispatch.release(way)
+
+
+class StepClock:
+    """Ends steps by the clock. On a GPU only a step that began and ended with it idle is measured."""
+
+    def __init__(self, steps: StepTimes) -> None:
+        self._steps = steps
+        # The device, when the step before ended.
+        self._was_idle = False
+
+    def tick(self, phase: str, turns: Turns | None, measured: bool) -> float:
+        """End a step; return when."""
+        idle = not torch.cuda.is_initialized()
+        if not idle:
+            idle = turns.at_edge() if turns is not None else False
+            idle = idle or ((turns is None or turns.decided) and self._steps.wants_device_idle(phase))
+            if idle:
+                torch.cuda.synchronize()
+        now = time.perf_counter()
+        self._steps.tick(phase, now, measured and idle and self._was_idle)
+        self._was_idle = idle
+        return now
 
 
 class Decisions:

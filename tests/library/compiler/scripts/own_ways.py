@@ -158,9 +158,9 @@ def use(name, at_once=False, wait=0):
     """`at_once`: from the first compiled step on, without choosing. `wait`: seconds that ranks wait for each other."""
     if not os.environ.get("DLC_COMPILER"):
         return
-    from dlc_runtime.compiler.pytorch import in_place, session, step_clock, turns, ways
+    from dlc_runtime.compiler.pytorch import in_place, session, turns, ways
 
-    session.time = turns.time = in_place.time = step_clock.time = clock
+    session.time = turns.time = in_place.time = clock
     torch.compiler.cudagraph_mark_step_begin = Memory.mark
     backends = {
         "slow": slow,

@@ -48,6 +48,12 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 
 @pytest.fixture
+def path(request: pytest.FixtureRequest) -> str:
+    """A path in the registry that no other test has."""
+    return "".join(each if each.isalnum() else "-" for each in request.node.name.lower())[-60:].strip("-")
+
+
+@pytest.fixture
 def shop(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
     # It imports cryptography, which few tests need.
     from verify_shop import open_shop

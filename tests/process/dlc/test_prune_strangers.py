@@ -27,12 +27,6 @@ Prune = Callable[..., dict[str, dict[str, Any]]]
 
 
 @pytest.fixture
-def path(request: pytest.FixtureRequest) -> str:
-    """A path in the registry that no other test has."""
-    return "".join(each if each.isalnum() else "-" for each in request.node.name.lower())[-60:].strip("-")
-
-
-@pytest.fixture
 def repository(registry: Registry, path: str) -> Repository:
     return client(registry, f"{path}/pytorch")
 

@@ -28,12 +28,6 @@ MONDAY, TUESDAY = date(2026, 11, 23), date(2026, 11, 24)
 
 
 @pytest.fixture
-def path(request: pytest.FixtureRequest) -> str:
-    """A path in the registry that no other test has."""
-    return "".join(each if each.isalnum() else "-" for each in request.node.name.lower())[-60:].strip("-")
-
-
-@pytest.fixture
 def source(registry: Registry, path: str) -> Repository:
     return client(registry, f"{path}-staging/pytorch")
 

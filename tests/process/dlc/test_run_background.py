@@ -107,11 +107,13 @@ print('trained')
         [sys.executable, "-m", "dlc", "logs", "mine", "--follow"], cwd=folder, stdout=subprocess.PIPE, text=True
     ) as follower:
         assert follower.stdout
-        # On a busy host dlc says first that it waits for the engine.
-        while "waiting for the Docker engine" in (line := follower.stdout.readline()):
-            pass
-        assert line == "dlc: job mine starts on algo-1\n"
-        (folder / "docker/go").unlink()
+        try:
+            # First dlc says the limit of memory, and on a busy host that it waits for the engine.
+            while (line := follower.stdout.readline()) != "dlc: job mine starts on algo-1\n":
+                assert line.startswith("dlc: ")
+        finally:
+            # Else the follower would be waited for without an end.
+            (folder / "docker/go").unlink()
         rest = follower.stdout.read()
     assert follower.returncode == 0
     assert rest.startswith("trained\ndlc: job mine has ended: algo-1 0\n")

@@ -63,7 +63,7 @@ def test_a_registry_that_does_not_answer_for_a_moment_is_asked_again(
 
 
 def test_a_base_of_a_digest_and_our_own_are_not_asked_for() -> None:
-    assert resolve_base_images(planned("nowhere@sha256:ab"), ENGINE) == {}
+    assert resolve_base_images(planned(f"nowhere@sha256:{64 * 'a'}"), ENGINE) == {}
     assert resolve_base_images(planned(""), ENGINE) == {}
 
 

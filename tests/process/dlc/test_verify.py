@@ -27,7 +27,7 @@ def test_a_signed_image_of_this_checkout_passes(shop: Shop, capsys: pytest.Captu
     [found] = json.loads(capsys.readouterr().out)
     assert found["reference"].endswith(image.digest)
     assert found["passes"] is True
-    assert set(found["proven"]) == {"signature", "provenance", "name", "sources", "bill", "scan"}
+    assert set(found["proven"]) == {"signature", "provenance", "name", "sources", "bill", "scan", "scanned by"}
     assert found["not_compared"] == {}
 
 

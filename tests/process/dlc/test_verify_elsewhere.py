@@ -39,7 +39,7 @@ def test_without_a_checkout_all_is_asked_but_the_sources_and_that_is_said(
     assert NOT_COMPARED in capsys.readouterr().out
     assert shop.verify("--json") == 0
     [found] = json.loads(capsys.readouterr().out)
-    assert set(found["proven"]) == {"signature", "provenance", "name", "bill", "scan", "tests"}
+    assert set(found["proven"]) == {"signature", "provenance", "name", "bill", "scan", "scanned by", "tests"}
     assert found["not_compared"] == {"the sources": "run it in the checkout that the image was built from"}
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
+from dlc.images.push.registry.credentials import DIGEST as SHA256
 from dlc.images.push.registry.credentials import TAG
 from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError
 
@@ -59,6 +60,14 @@ class DamagedError(RegistryError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, DAMAGED)
+
+
+def absent(digest: str) -> tuple[int, ...]:
+    """Return the statuses by which a registry says that it has no such content.
+
+    It may refuse to look for digests that it does not compute, which a document that anybody attached may name.
+    """
+    return (404,) if SHA256.fullmatch(digest) else (400, 404)
 
 
 @dataclass(frozen=True)
@@ -116,8 +125,7 @@ class Repository:
         """Return what a tag or a digest means: an image, a document about one, or an index; None if there is none."""
         headers = {"Accept": ", ".join((*KINDS, *INDEXES))}
         path = self._path("manifests", reference)
-        # A registry may refuse to look for digests that it does not compute.
-        accept = (200, 400, 404) if ":" in reference else (200, 404)
+        accept = (200, *absent(reference)) if ":" in reference else (200, 404)
         answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=accept))
         kind = answer.headers.get_content_type()
         if answer.status != 200 or kind in OLD_KINDS:
@@ -196,7 +204,9 @@ class Repository:
 
     def blob(self, digest: str) -> bytes | None:
         """Return a small blob, such as a configuration, as the registry serves it: not checked against its digest."""
-        answer = self._retry(lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, 400, 404)))
+        answer = self._retry(
+            lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, *absent(digest)))
+        )
         return answer.body if answer.status == 200 else None
 
     def download(self, digest: str, size: int, path: Path) -> None:
@@ -214,7 +224,7 @@ class Repository:
         """Return the bytes of a blob from `start` to `end`, of which the last is not part of it."""
         headers = {"Range": f"bytes={start}-{end - 1}"}
         path = self._path("blobs", digest)
-        accept = (200, 206, 400, 404, 416)
+        accept = (200, 206, *absent(digest), 416)
         answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=accept))
         if answer.status not in (200, 206):
             raise DamagedError(f"{answer.where}: expected {end - start} bytes, found none (status {answer.status})")
@@ -226,7 +236,9 @@ class Repository:
 
     def size(self, digest: str) -> int | None:
         """Return the bytes of a blob that the repository has, else None."""
-        answer = self._retry(lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, 400, 404)))
+        answer = self._retry(
+            lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, *absent(digest)))
+        )
         length = answer.headers.get("Content-Length", "")
         return (int(length) if length.isdecimal() else -1) if answer.status == 200 else None
 

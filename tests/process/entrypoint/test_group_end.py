@@ -186,6 +186,19 @@ def test_a_host_that_serves_stays_until_the_group_ends(tmp_path: Path) -> None:
         assert not Path(f"/proc/{pid}").exists()
 
 
+def test_what_a_host_that_serves_had_started_was_not_left_behind_when_the_group_ends(tmp_path: Path) -> None:
+    """Its script is ended at once, the program below it takes a moment: it was not the script that left it."""
+    slow = "import os, pathlib, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), os._exit(0)))\n"
+    (tmp_path / "slow.py").write_text(f"{slow}pathlib.Path(f'running-{{os.getpid()}}').touch()\ntime.sleep(600)")
+    with Job(tmp_path, HOSTS[:2], members=HOSTS[:1]) as job:
+        source = "import subprocess, sys; subprocess.call([sys.executable, 'slow.py'])"
+        serving = job.start(HOSTS[1], source, essential=False)
+        wait_for_one(tmp_path, job)
+        (tmp_path / "go").touch()
+        assert serving.finish().exit_code == 0
+        assert "left this running" not in serving.stderr
+
+
 @pytest.mark.parametrize(("code", "expected"), [(5, 5), (0, UNAVAILABLE)])
 def test_a_server_that_ends_before_the_group_fails_the_job(tmp_path: Path, code: int, expected: int) -> None:
     with Job(tmp_path, HOSTS[:2], members=HOSTS[:1]) as job:

@@ -132,7 +132,7 @@ class Dispatch:
         state = RandomState()
         attention.forget_mask()
         call = Call(module, eager, arguments, named)
-        checked = self._checked.setdefault(way.name, Checked())
+        checked, is_sample = self._checked.setdefault(way.name, Checked()), False
         try:
             function = self._function(way, module)
             if way.reuses_memory and self._looked_at != Dispatch.step:
@@ -144,6 +144,7 @@ class Dispatch:
                 # The other ranks would not take part in comparing.
                 return run_eager(call.run_eager)
             if checked.is_open(signature) or (Dispatch.sampling and self._sampled_at != Dispatch.step):
+                is_sample = not checked.is_open(signature)
                 self._compare(way, call, function, signature)
             begun, Dispatch.calling = Dispatch.compilations, call
             try:
@@ -151,11 +152,12 @@ class Dispatch:
             finally:
                 Dispatch.calling = None
             if Dispatch.compilations != begun:
-                # A new graph for shapes that were compared.
+                # A new graph for shapes that were compared; no step has used it.
+                is_sample = False
                 self._compare(way, call, function, signature)
             return output
         except (DifferentError, NotComparedError) as fault:
-            reason = self._refuse(fault, checked)
+            reason = self._refuse(fault, checked, is_sample)
         except Exception as fault:
             if Dispatch.strict or is_raised_by_script(fault):
                 raise
@@ -171,16 +173,17 @@ class Dispatch:
         Dispatch.failed, Dispatch.way = reason, WAYS[EAGER]
         return output
 
-    def _refuse(self, fault: Exception, checked: Checked) -> str:
+    def _refuse(self, fault: Exception, checked: Checked, is_sample: bool) -> str:
         """Return why the way is left; in a strict job that ends it, unless others are still to be tried."""
         if isinstance(fault, NotComparedError):
             reason = f"{self.name} cannot be compared with eager: {fault}; {USE_UNCHECKED}"
         else:
             reason = f"{self.name}: {fault}"
+        if checked.last and is_sample:
+            reason += f"; it was as eager in step {checked.last}"
+            if Dispatch.step > checked.last:
+                reason += f"; steps {checked.last + 1} to {Dispatch.step} were trained with it"
         if checked.last:
-            now = Dispatch.step + 1
-            between = f"steps {checked.last + 1} to {now - 1} were trained with it" if now > checked.last + 1 else ""
-            reason = "; ".join(filter(None, (reason, f"it was as eager in step {checked.last}", between)))
             Dispatch.found_late = reason
         if Dispatch.strict and (checked.last or not Dispatch.choosing):
             raise StrictError(f"DLC_COMPILER_STRICT=1: {reason}") from None
@@ -191,9 +194,9 @@ class Dispatch:
         checked = self._checked[way.name]
         self._sampled_at = Dispatch.step
         begun, Comparing.now = time.perf_counter(), True
-        # Hooks that came late.
-        keep_hooks_uncompiled(call.module)
         try:
+            # Hooks that came late.
+            keep_hooks_uncompiled(call.module)
             if not checked.last:
                 self._talks = talks_to_ranks(call.module)
             text = compare_with_eager(

@@ -306,7 +306,7 @@ class Supervisor:
     def _note_left(self) -> None:
         """Say which programs a script that ended well had left running: they are ended now."""
         failed = self.failure or (self.verdict and self.verdict.outcome.failure)
-        is_well = not (self.stop or failed or self.settings.more_follows)
+        is_well = not (self.reasons or failed or self.settings.more_follows)  # else it was us who ended its parent
         if is_well and (orphans := process_tree.find_orphans(but=self.running)):
             from launch.supervision import left_behind
 

@@ -12,8 +12,8 @@ BACKENDS = (INDUCTOR, XLA, OFF)
 AUTO, DEFAULT = "auto", "default"
 MODES = (AUTO, DEFAULT, "cuda-graphs", "regional", "max")
 NORMAL, MOST = "normal", "max"
-# Seconds and share of the job so far; the larger counts.
-BUDGET = (60.0, 0.05)
+# Seconds and share of the job so far; the larger counts. XLA compiles in seconds, and never beside the training.
+BUDGET, BUDGET_OF_XLA = (0.0, 0.02), (60.0, 0.05)
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 REPORT = "/opt/ml/output/data/compiler"
 
@@ -36,9 +36,10 @@ class Settings(NamedTuple):
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
+    backend = read_choice({BACKEND: environ.get(BACKEND, "").strip() or OFF}, BACKEND, BACKENDS)
     dynamic = environ.get("DLC_COMPILER_DYNAMIC", "auto").strip().lower()
     return Settings(
-        backend=read_choice({BACKEND: environ.get(BACKEND, "").strip() or OFF}, BACKEND, BACKENDS),
+        backend=backend,
         strict=read_flag(environ, "DLC_COMPILER_STRICT"),
         debug=read_flag(environ, "DLC_COMPILER_DEBUG"),
         dynamic=None if dynamic in ("auto", "") else read_flag(environ, "DLC_COMPILER_DYNAMIC"),
@@ -49,7 +50,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         debug_mib=int(read_number(environ, "DLC_COMPILER_DEBUG_MB", 500, least=1)),
         mode=read_choice(environ, "DLC_COMPILER_MODE", MODES),
         effort=read_choice(environ, "DLC_COMPILER_EFFORT", (NORMAL, MOST)),
-        budget=read_budget(environ.get("DLC_COMPILER_BUDGET", "")),
+        budget=read_budget(environ.get("DLC_COMPILER_BUDGET", ""), BUDGET_OF_XLA if backend == XLA else BUDGET),
         tf32=read_flag(environ, "DLC_COMPILER_TF32"),
         optimizer=read_choice(environ, "DLC_COMPILER_OPTIMIZER", (AUTO, OFF)) == AUTO,
         unchecked=read_flag(environ, "DLC_COMPILER_UNCHECKED"),
@@ -64,10 +65,10 @@ def read_choice(environ: Mapping[str, str], name: str, values: tuple[str, ...]) 
     return value
 
 
-def read_budget(text: str) -> tuple[float, float]:
+def read_budget(text: str, default: tuple[float, float]) -> tuple[float, float]:
     """Read `SECONDS`, `PERCENT%` or both with a comma."""
     if not text.strip():
-        return BUDGET
+        return default
     seconds = share = 0.0
     try:
         for part in map(str.strip, text.split(",")):

@@ -30,10 +30,24 @@ JOB = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MAST
 LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
+class ForCache:
+    """Whether graphs are compiled beside the training."""
+
+    # In this process, or in a child of it: both look for the same code.
+    used = False
+    # This process is the child: its graphs run eager.
+    only = False
+
+
 def compile_once(graph: GraphModule, inputs: Sequence[Any], settings: Any, compile_graph: Callable[[], Any]) -> Any:
     """Compile; if another rank compiles the same at this moment, wait for it before. `settings`: of the compiler."""
+    if ForCache.only:
+        with backward_at_once():
+            compile_graph()
+        return graph.forward
     if not has_other_ranks():
-        return compile_graph()
+        with backward_at_once() if ForCache.used else contextlib.nullcontext():
+            return compile_graph()
     lock = os.path.join(inductor_folder(), f".turn-{graph_key(graph, inputs, settings)}")
     with backward_at_once(), take_turn(lock, LONGEST_SECONDS):
         return compile_graph()

@@ -10,8 +10,9 @@ from typing import Any, Callable, NamedTuple
 
 import torch
 
+from dlc_runtime.compiler.pytorch import torch_facts
 from dlc_runtime.compiler.report.record import RecompileCause, Record, cause_of, lines_of
-from dlc_runtime.compiler.settings import Settings
+from dlc_runtime.compiler.settings import INDUCTOR, Settings
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
 TYPE_CHECKING = False
@@ -50,7 +51,8 @@ def dynamo_utils() -> Any:
     return torch._dynamo.utils
 
 
-def configure(settings: Settings) -> None:
+def configure(settings: Settings, wrappers: list[torch.nn.Module] = []) -> list[str]:  # noqa: B006 - only read
+    """Set what dlc's compiling needs. Return notes about `wrappers`, DistributedDataParallel's."""
     import torch._dynamo.config as config
 
     config.suppress_errors = not settings.strict
@@ -72,6 +74,9 @@ def configure(settings: Settings) -> None:
 
     # Eager's random numbers: with the same seed a job has the same losses, and both can be compared exactly.
     inductor.fallback_random = True
+    if settings.backend == INDUCTOR:
+        torch_facts.skip_needless_work()
+    return allow_small_buckets(wrappers)
 
 
 def log_once_methods() -> set[Any]:

@@ -18,6 +18,7 @@ from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.cache import cache_digests, cache_folder
 from dlc_runtime.compiler.hooks import IdentitySet, living, log, never_raises
 from dlc_runtime.compiler.pytorch import torch_facts, ways
+from dlc_runtime.compiler.pytorch.beside import Beside
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch, watch_compilations
 from dlc_runtime.compiler.pytorch.dynamo import PyTorchRecord
@@ -272,7 +273,8 @@ class Session:
         Dispatch.choosing, Dispatch.strict, Dispatch.unchecked = True, self.settings.strict, self.settings.unchecked
         if self.settings.optimizer and any(self.settings.budget):
             fuse_steps(self._optimizers.pop_new(), self.record.notes)
-        return Turns(choosing, self._agreement, self._began)
+        beside = Beside(chosen, self.selection.wrappers, self.settings, self.record.notes)
+        return Turns(choosing, self._agreement, self._began, beside)
 
     def _add_hand_updated(self, module: torch.nn.Module) -> None:
         self.writer.open()
@@ -300,8 +302,6 @@ class Session:
 
     def _compile_in_place(self, modules: list[torch.nn.Module], wrappers: list[torch.nn.Module]) -> None:
         self._configure(wrappers)
-        if self.settings.backend == settings_of.INDUCTOR:
-            torch_facts.skip_needless_work()
         names = []
         for module in modules:
             names.append(self.record.add_module(module, Selection.callers.get(module, ("", 0))))
@@ -320,10 +320,9 @@ class Session:
     def _configure(self, wrappers: list[torch.nn.Module]) -> None:
         from dlc_runtime.compiler.pytorch import dynamo
 
-        dynamo.configure(self.settings)
+        self.record.notes.extend(dynamo.configure(self.settings, wrappers))
         self.progress.listen()
         watch_compilations()
-        self.record.notes.extend(dynamo.allow_small_buckets(wrappers))
 
     def _drain(self) -> bool:
         if "torch._dynamo" not in sys.modules:  # its import takes seconds, and nothing was compiled

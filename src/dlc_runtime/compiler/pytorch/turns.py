@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+    from dlc_runtime.compiler.pytorch.beside import Beside
     from dlc_runtime.compiler.report.step_times import StepTimes
 
 # Share of the GPU's memory: a way that needs more would break the job at the next longer batch.
@@ -31,8 +32,8 @@ MOST_MEMORY = 0.9
 class Turns:
     """The measured steps of this process. `began`: the job's start by time.perf_counter."""
 
-    def __init__(self, choosing: Choosing, agreement: Agreement, began: float) -> None:
-        self.choosing, self._agreement, self._began = choosing, agreement, began
+    def __init__(self, choosing: Choosing, agreement: Agreement, began: float, beside: Beside) -> None:
+        self.choosing, self._agreement, self._began, self._beside = choosing, agreement, began, beside
         self.lost = False
         self.begin_block()
 
@@ -65,6 +66,7 @@ class Turns:
         self._seconds.append(max(now - self._last - comparing, 0.0))
         self._last, self._comparing = now, Dispatch.comparing_seconds
         self._compiling += compiling
+        self._beside.poll(step)
         block = self.choosing.block
         if self.lost or len(self._seconds) < block.skipped + block.steps:
             return False
@@ -73,6 +75,7 @@ class Turns:
             self._lose(step)
         else:
             self.choosing.end_block(agreed)
+            self._prepare(step)
             for way, text in Dispatch.compared.items():
                 if way in self.choosing.candidates:
                     self.choosing.candidates[way].compared = text
@@ -80,6 +83,13 @@ class Turns:
         self._release()
         self.begin_block()
         return True
+
+    def _prepare(self, step: int) -> None:
+        """Compile beside eager steps what is tried next; nothing while something else is compiled or measured."""
+        if self.choosing.block.way != EAGER:
+            self._beside.stop()
+        elif self.choosing.may_prepare and not self.choosing.trying:
+            self._beside.begin(self.choosing.next_way, step)
 
     def _result(self, step: int) -> Result:
         block, on_gpu = self.choosing.block, torch.cuda.is_initialized()
@@ -95,6 +105,9 @@ class Turns:
             step=step,
             memory=torch_facts.peaks.bytes() if on_gpu else 0,
             shapes=Dispatch.shapes,
+            expected=self._beside.expected(
+                self.choosing.next_way, max(each.compile_seconds for each in self.choosing.candidates.values())
+            ),
         )
 
     def _reason_too_large(self) -> str:
@@ -259,10 +272,10 @@ class Agreement:
 
 def result_from_row(row: list[float], failed: str) -> Result:
     """Make a result of gathered numbers. `failed`: this rank's own reason."""
-    seconds, took, compiling, has_failed, elapsed, *counts = row
+    seconds, took, compiling, has_failed, elapsed, *counts, expected = row
     reason = failed or "another rank could not run it"
     known = None if seconds != seconds else seconds  # not a number
-    return Result(known, took, compiling, reason if has_failed else "", elapsed, *map(int, counts))
+    return Result(known, took, compiling, reason if has_failed else "", elapsed, *map(int, counts), expected)
 
 
 def slowest_of_ranks(store: Any, key: str, size: int) -> Result | None:

@@ -44,6 +44,8 @@ class Result(NamedTuple):
     memory: int = 0
     # Hash of the shapes of its first batch, 0 if they are not known.
     shapes: int = 0
+    # Seconds that the job would wait for the next way if it began now.
+    expected: float = 0.0
 
 
 class Budget(NamedTuple):
@@ -52,8 +54,10 @@ class Budget(NamedTuple):
     seconds: float = 60.0
     share: float = 0.05
 
-    def allows(self, spent: float, elapsed: float) -> bool:
-        return spent < self.limit(elapsed)
+    def allows(self, spent: float, elapsed: float, expected: float = 0.0) -> bool:
+        """Tell whether something may begin that takes about `expected` seconds."""
+        limit = self.limit(elapsed)
+        return spent < limit and spent + expected <= limit
 
     def limit(self, elapsed: float) -> float:
         return max(self.seconds, self.share * elapsed)
@@ -79,7 +83,7 @@ class Candidate:
         self.refused = ""
         # It is to be tried as soon as the budget allows it.
         self.is_due = False
-        self.was_measured = False
+        self.was_begun = self.was_measured = False
         # Blocks in which it was compiled before it could be measured.
         self.thrown = 0
 
@@ -159,4 +163,5 @@ def slowest(results: Iterable[Result]) -> Result:
         step=max(result.step for result in found),
         memory=max(result.memory for result in found),
         shapes=found[0].shapes,
+        expected=max(result.expected for result in found),
     )

@@ -28,6 +28,11 @@ PATIENCE = 3
 # The chosen way is compared with eager once in so many steps.
 CHECK_STEPS, MOST_CHECK_PAIRS = 1000, 12
 NONE_FASTER = "no other way was faster for sure"
+NOT_BEGUN = "no other way was begun"
+# Seconds in which compiled code is loaded, until it was measured.
+LOADING = 3.0
+# A job is expected to last as long again as it has lasted: what may begin by then is prepared beside the training.
+PREPARE_AHEAD = 2
 # So many times slower or faster than at the decision, in windows in a row, and something changed.
 DRIFT = 1.25
 # Such windows in a row, or as many with other shapes; after each new choice twice as many: some hosts never rest.
@@ -67,12 +72,16 @@ class Choosing:
         self.spent = 0.0
         self._all = spent if spent is not None else Spent()
         self.elapsed = 0.0
+        # Seconds that the next way would take to begin.
+        self.expected = 0.0
         # Lines for the log; whoever says them takes them out.
         self.news: list[str] = []
         self._kept, self._eager_steps = kept, eager_steps
         self._last_way, self._step, self._block_steps = EAGER, 0, 1
         # Changed windows after which the job chooses again.
         self._drifts = DRIFTS
+        if kept[0] not in self.candidates:
+            self._call_others()
         self._course = self._job()
         self.block = next(self._course)
 
@@ -132,7 +141,6 @@ class Choosing:
             if self.way != EAGER:
                 yield from self._check_kept(self.candidates[self.way])
         else:
-            self._call_others()
             yield from self._choose()
         while True:
             changed = yield from self._watch()
@@ -153,9 +161,37 @@ class Choosing:
         for candidate in self.candidates.values():
             candidate.is_due = candidate.way not in (EAGER, self.way)
 
+    @property
+    def next_way(self) -> str:
+        """The way that is tried as soon as the budget allows it; "" if there is none."""
+        return next((candidate.way for candidate in self.candidates.values() if candidate.is_waiting), "")
+
+    @property
+    def may_prepare(self) -> bool:
+        """Tell whether the next way may be compiled beside the training: soon it may be loaded."""
+        soon = PREPARE_AHEAD * self.elapsed
+        return self.next_way != "" and self.budget.allows(self._all.seconds, soon, LOADING)
+
     def _may_choose(self) -> bool:
-        waiting = any(candidate.is_waiting for candidate in self.candidates.values())
-        return waiting and self._budget_allows()
+        waiting = self.candidates.get(self.next_way)
+        if waiting is None or self._may_begin(waiting):
+            return waiting is not None
+        if not waiting.was_measured:
+            waiting.outcome = self._not_begun()
+        return False
+
+    def _may_begin(self, candidate: Candidate) -> bool:
+        """Tell whether the budget has room for what the job would wait. What was measured before is compiled."""
+        expected = 0.0 if candidate.was_measured else self.expected
+        return self.budget.allows(self._all.seconds, self.elapsed, expected)
+
+    def _not_begun(self) -> str:
+        if not self.expected:
+            return f"not tried: {self.budget_words()}"
+        return (
+            f"not begun: it would take about {self.expected:.0f} s, this job has run {self.elapsed:.0f} s, "
+            f"{self.budget_words()}"
+        )
 
     def _take_kept(self) -> None:
         self.way, self.reason = self._kept
@@ -168,7 +204,7 @@ class Choosing:
         for candidate in self.candidates.values():
             if not candidate.is_waiting:
                 continue
-            if self._budget_allows():
+            if self._may_begin(candidate):
                 self.trying = candidate.way
                 yield from self._try(candidate)
                 self.trying = ""
@@ -176,7 +212,7 @@ class Choosing:
                 # What it showed before stands.
                 continue
             else:
-                candidate.outcome = f"not tried: {self.budget_words()}"
+                candidate.outcome = self._not_begun()
             self.news.append(candidate.line())
         self._decide(before)
 
@@ -185,13 +221,16 @@ class Choosing:
         if self.way == before != EAGER:
             self.news.append(f"{self.way} stays: {NONE_FASTER}")
             return
-        self.decided_at, self.reason = self._step, self.reason or NONE_FASTER
+        begun = any(candidate.was_begun for candidate in self.candidates.values())
+        if self.reason in ("", NOT_BEGUN):
+            self.reason = NONE_FASTER if begun else NOT_BEGUN
+        self.decided_at = self._step
         self.candidates[EAGER].outcome = f"taken: {self.reason}" if self.way == EAGER else "left"
         self.news.append(self.words())
 
     def _try(self, candidate: Candidate) -> Generator[Block, Result, None]:
         candidate.forget(self.way)
-        candidate.is_due, candidate.outcome = False, "being measured"
+        candidate.is_due, candidate.was_begun, candidate.outcome = False, True, "being measured"
         if not (yield from self._warm_up(candidate)):
             return
         pairs: list[Pair] = []
@@ -264,7 +303,7 @@ class Choosing:
         result = yield block
         candidate = self.candidates[way]
         candidate.note(block, result)
-        self._last_way, self._step, self.elapsed = way, result.step, result.elapsed
+        self._last_way, self._step, self.elapsed, self.expected = way, result.step, result.elapsed, result.expected
         best = self.candidates[self.way].seconds
         if way != self.way and best is not None:
             lost = max(0.0, result.took - best * (skipped + steps))
@@ -277,7 +316,7 @@ class Choosing:
 
     def budget_words(self) -> str:
         """Say what choosing may cost, and with which variable that is changed."""
-        return f"choosing may take {self.budget.limit(self.elapsed):.0f} s (DLC_COMPILER_BUDGET)"
+        return f"choosing may take {self.budget.limit(self.elapsed):.3g} s (DLC_COMPILER_BUDGET)"
 
     # -- after the decision ---------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Compiles a way beside the eager training: a forked child fills the cache, then the training loads the code.
 
-The child is forked when the training calls the module, so it has the module and a batch. It compiles for the cache only:
-none of the code runs in it, because OpenMP's threads do not live in a forked child. It compiles twice. The second time
-it does what the training will do, and tells how long that takes.
+The child is forked when the training calls the module, so it has the module and a batch. It compiles for the cache
+only: none of the code runs in it, because OpenMP's threads do not live in a forked child. A child of its own compiles
+first, then it does itself what the training will do, and tells how long that takes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import threading
-import time
 import warnings
 import weakref
 

@@ -17,6 +17,7 @@ from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 MOST_RECORDS = 4096  # torch keeps 64
@@ -51,7 +52,7 @@ def dynamo_utils() -> Any:
     return torch._dynamo.utils
 
 
-def configure(settings: Settings, wrappers: list[torch.nn.Module] = []) -> list[str]:  # noqa: B006 - only read
+def configure(settings: Settings, wrappers: Iterable[torch.nn.Module] = ()) -> list[str]:
     """Set what dlc's compiling needs. Return notes about `wrappers`, DistributedDataParallel's."""
     import torch._dynamo.config as config
 
@@ -84,7 +85,7 @@ def log_once_methods() -> set[Any]:
     return {getattr(logging.Logger, name, None) for name in ("warning_once", "info_once")} - {None}
 
 
-def allow_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:
+def allow_small_buckets(wrappers: Iterable[torch.nn.Module]) -> list[str]:
     """Stop Dynamo from splitting graphs at DistributedDataParallel's buckets if one is below a MiB. Return notes."""
     import torch._dynamo.config as config
 

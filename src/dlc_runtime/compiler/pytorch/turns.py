@@ -85,10 +85,10 @@ class Turns:
         return True
 
     def _prepare(self, step: int) -> None:
-        """Compile beside eager steps what is tried next; nothing while something else is compiled or measured."""
-        if self.choosing.block.way != EAGER:
+        """Compile what is tried next beside the training; nothing while something is compiled in it, or measured."""
+        if self.choosing.trying:
             self._beside.stop()
-        elif self.choosing.may_prepare and not self.choosing.trying:
+        elif self.choosing.may_prepare:
             self._beside.begin(self.choosing.next_way, step)
 
     def _result(self, step: int) -> Result:

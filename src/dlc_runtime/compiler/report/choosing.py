@@ -316,7 +316,8 @@ class Choosing:
 
     def budget_words(self) -> str:
         """Say what choosing may cost, and with which variable that is changed."""
-        return f"choosing may take {self.budget.limit(self.elapsed):.3g} s (DLC_COMPILER_BUDGET)"
+        limit = self.budget.limit(self.elapsed)
+        return f"choosing may take {round(limit, 1 if 0 < limit < 10 else None)} s (DLC_COMPILER_BUDGET)"
 
     # -- after the decision ---------------------------------------------------------------------------------------
 

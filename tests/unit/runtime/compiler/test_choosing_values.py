@@ -26,6 +26,7 @@ class Job:
         self.compile_steps: dict[str, int] = options.pop("compile_steps", {})
         self.failing: dict[str, str] = options.pop("failing", {})
         self.memory: dict[str, int] = options.pop("memory", {})
+        self.expected: dict[str, float] = options.pop("expected", {})
         self.compiled: dict[str, int] = {}
         self.now, self.step, self.shapes = 0.0, 0, 7
         self.log: list[str] = []
@@ -51,8 +52,9 @@ class Job:
         value = sorted(seconds)[len(seconds) // 2]
         failed = self.failing.get(block.way, "")
         memory = self.memory.get(block.way, 0)
+        expected = self.expected.get(self.choosing.next_way, 0.0)
         self.choosing.end_block(
-            Result(value, self.now - began, compiling, failed, self.now, self.step, memory, self.shapes)
+            Result(value, self.now - began, compiling, failed, self.now, self.step, memory, self.shapes, expected)
         )
         self.log += self.choosing.news
         self.choosing.news.clear()

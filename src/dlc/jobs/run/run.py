@@ -231,7 +231,7 @@ def _explain_failure(job: Job, host: str, state: ContainerState) -> list[str]:
     path = job.opt_ml(host) / FAILURE
     lines = [line for line in translate_paths(_read_failure(path), job, host).splitlines() if line.strip()]
     if not lines and state.exit_code == KILLED and not state.out_of_memory:
-        return [f"{host} failed first: all of it was killed, the launcher too (`kill -9 -1` in the script, `docker kill`)"]
+        return [f"{host} failed first: all was killed, the launcher too (`kill -9 -1` by a script, `docker kill`)"]
     if not lines:
         return [f"{host} failed first"]
     error = [lines[-1].strip()] if len(lines) > 1 else []

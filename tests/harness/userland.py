@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ UBUNTU = ("noble",)
 PACKAGES = "--include=apt,ca-certificates,git,make"
 KEYRING = "usr/share/keyrings/ubuntu-archive-keyring.gpg"
 MAKE_SECONDS = 900.0
+# Of a page's steps
+SECONDS = 3600.0
 MEMORY = "8g"
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL",
              "UV_DEFAULT_INDEX")  # fmt: skip
@@ -61,6 +63,25 @@ class Userland:
             return subprocess.run(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, timeout=seconds
             ).returncode
+
+    def typing(self, folder: str, **more: str) -> Callable[[str], subprocess.CompletedProcess[str]]:
+        """Return what runs a script of bash in a folder there, with these variables besides."""
+
+        def run(script: str) -> subprocess.CompletedProcess[str]:
+            found = {**self.environment, **more}
+            words = [word for name, value in found.items() for word in ("--env", f"{name}={value}")]
+            argv = ["docker", "exec", "--workdir", folder, *words, self.name, "bash", "-eu", "-o", "pipefail", "-c"]
+            done = subprocess.run(
+                [*argv, script], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=SECONDS
+            )
+            print(done.stdout, done.stderr)
+            return done
+
+        return run
+
+    def copy(self, source: Path, target: str) -> None:
+        """Copy a file or folder to there."""
+        docker("cp", str(source), f"{self.name}:{target}")
 
     def ask(self, command: str) -> str:
         """Return what a command prints, which must succeed."""

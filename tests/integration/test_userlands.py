@@ -9,6 +9,7 @@ import pytest
 
 from dlc.core import labels
 from harness.engine import docker
+from harness.first_page import follow_page, make_release, write_empty_dump
 from harness.userland import SYSTEMS, Userland, open_userland
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(5 * 3600)]
@@ -24,6 +25,15 @@ def test_image_and_tests_are_the_same_on_each_system_of_the_readme(suite: str, t
         assert userland.run("make image", IMAGE_SECONDS) == 0, userland.tail
         compare_with_ours(userland)
         assert userland.run("make test OPTIONS=-rs", TEST_SECONDS) == 0, userland.tail
+
+
+def test_the_page_of_the_first_image_on_an_empty_system(tmp_path: Path) -> None:
+    release, dump = make_release(tmp_path), tmp_path / "all.zip"
+    checksum = write_empty_dump(dump)
+    with open_userland("noble", tmp_path) as userland:
+        userland.copy(release, "/root/release")
+        userland.copy(dump, "/root/all.zip")
+        follow_page(userland.typing("/root/release", DLC_OSV_DUMP=f"/root/all.zip{checksum}"))
 
 
 def compare_with_ours(userland: Userland) -> None:

@@ -55,8 +55,7 @@ def save_job(job: Job, options: Options, name: str, path: Path) -> int:
     if path.exists():
         raise DlcError(f"{path}: expected no file, found one", "name another file, or remove it")
     replace_text(path, format_job(job, options, name, path.parent))
-    hidden = [word.partition("=")[0] for word in options.environment if SECRET.search(word.partition("=")[0])]
-    for variable in hidden:
+    for variable in filter(SECRET.search, options.environment):
         print(f"dlc: {variable} is not written: the shell that starts the job has to have it", file=sys.stderr)
     print(path)
     return 0

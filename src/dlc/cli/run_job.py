@@ -47,6 +47,7 @@ from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
 from dlc.jobs.run.watch import explain_watch
+from dlc.jobs.run.words import read_words
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py311 train.py --lr 0.1"
@@ -286,9 +287,9 @@ def find_running_engine() -> Engine:
 
 
 def read_options(args: argparse.Namespace) -> Options:
-    """Read the words of `add_job` and `add_limits`."""
-    return Options(
-        script=args.script,
+    """Read the words of `add_job` and `add_limits`. Raises UsageError."""
+    return read_words(
+        args.script,
         hosts=args.hosts,
         groups=args.group,
         programs=args.program,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ from dlc.buildspec.validation import Model, validate_node
 from dlc.buildspec.yaml_layers import Node, parse_yaml
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job import (
+    ALL,
     HOST_VARIABLE,
     LOCAL_INSTANCE,
     MOST_HOSTS,
@@ -246,30 +247,28 @@ def _check_hosts(spec: JobSpec, most: int, where: str) -> Iterator[Finding]:
 
 
 def make_options(file: JobFile) -> Options:
-    """Return the words of `dlc run` that say the same. Channels and checkpoints at addresses are not among them."""
+    """Return what the file asks for. Channels and checkpoints at addresses are not among it."""
     spec = file.spec
-    groups = spec.groups.items()
 
     def code(word: str) -> str:
         return word if spec.source else str(file.find_path(word))
 
-    def by_group(kind: str) -> tuple[str, ...]:
-        own = [f"{name}={value}" for name, group in groups if (value := getattr(group, kind))]
-        common = getattr(spec.resources, kind)
-        return (*own, *([common] if common else []))
+    def by_group(kind: str) -> dict[str, str]:
+        said = {name: getattr(group, kind) for name, group in spec.groups.items()}
+        return {name: value for name, value in {ALL: getattr(spec.resources, kind), **said}.items() if value}
 
     checkpoints = spec.checkpoints if spec.checkpoints and not is_address(spec.checkpoints) else ""
     return Options(
         script=code(spec.script),
         hosts=int(spec.hosts),
-        groups=[f"{name}={group.hosts}" for name, group in groups],
-        programs=[f"{name}={code(group.program)}" for name, group in groups if group.program],
+        groups={name: int(group.hosts or 0) for name, group in spec.groups.items()},
+        programs={name: code(group.program) for name, group in spec.groups.items() if group.program},
         source=str(file.find_path(spec.source)) if spec.source else "",
         distributed=spec.distributed,
-        hyperparameters=[f"{key}={value}" for key, value in spec.hyperparameters.items()],
-        channels=[f"{name}={file.find_path(word)}" for name, word in spec.channels.items() if not is_address(word)],
+        hyperparameters=spec.hyperparameters,
+        channels={name: str(file.find_path(word)) for name, word in spec.channels.items() if not is_address(word)},
         checkpoints=str(file.find_path(checkpoints)) if checkpoints else "",
-        environment=[name if value == FromShell() else f"{name}={value}" for name, value in spec.environment.items()],
+        environment={name: None if value == FromShell() else value for name, value in spec.environment.items()},
         cpus=by_group("cpus"),
         memory=by_group("memory"),
         gpus=by_group("gpus"),
@@ -295,7 +294,7 @@ def format_job(job: Job, options: Options, name: str, folder: Path) -> str:
         "hosts": str(options.hosts) if only and options.hosts > 1 else "",
         "distributed": options.distributed,
         "groups": {} if only else groups,
-        "hyperparameters": _split(options.hyperparameters),
+        "hyperparameters": dict(options.hyperparameters),
         "channels": {key: _shorten(str(path), folder) for key, path in job.channels.items()},
         "checkpoints": _shorten(str(job.checkpoints), folder) if job.checkpoints else "",
         "environment": _describe_environment(options.environment),
@@ -329,21 +328,17 @@ def _describe_group(group: Group, options: Options, folder: Path) -> dict[str, s
 
 
 def _find_program(name: str, options: Options, folder: Path) -> str:
-    """Return the file that was typed for a group, or for all of them; empty if none was."""
-    typed = [word.partition("=") for word in options.programs]
-    named = {group if sign else "": file if sign else group for group, sign, file in typed}
-    word = named.get(name, named.get("", ""))
+    """Return the file that was asked for in a group, or in all of them; empty if none was."""
+    word = options.programs.get(name, options.programs.get(ALL, ""))
     return _shorten(word, folder) if word else ""
 
 
-def _describe_environment(words: Sequence[str]) -> dict[str, Any]:
+def _describe_environment(variables: Mapping[str, str | None]) -> dict[str, Any]:
     """Map variables to their values; one without a value, or whose name says that it is a secret, is the shell's."""
-    pairs = [word.partition("=") for word in words]
-    return {name: value if sign and not SECRET.search(name) else {"from": FROM_SHELL} for name, sign, value in pairs}
-
-
-def _split(words: Sequence[str]) -> dict[str, str]:
-    return {key: value for key, _, value in (word.partition("=") for word in words)}
+    return {
+        name: {"from": FROM_SHELL} if value is None or SECRET.search(name) else value
+        for name, value in variables.items()
+    }
 
 
 def _shorten(word: str, folder: Path) -> str:

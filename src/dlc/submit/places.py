@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,7 @@ from dlc.buildspec.validation import Model, validate_node
 from dlc.buildspec.yaml_layers import Node, mark_all, merge_layers, parse_yaml
 from dlc.core.errors import UsageError
 from dlc.jobs.job_file import SECRET, FromShell, JobFile, make_options
-from dlc.jobs.run.job import GRACE, MOST_PLACE_HOSTS, TOKEN, Options, make_job
+from dlc.jobs.run.job import GRACE, MOST_PLACE_HOSTS, TOKEN, make_job
 
 # `local` is `dlc run`.
 LOCAL = "local"
@@ -236,8 +236,9 @@ def make_submitted(file: JobFile, *, image: str, name: str, folder: Path) -> Sub
     spec = file.spec
     secrets = tuple(key for key, value in spec.environment.items() if value == FromShell() or SECRET.search(key))
     options = make_options(file)
-    stated = Options(**{**vars(options), "environment": [word for word in options.environment if "=" in word]})
-    job = make_job(stated, {}, image=image, id=name, folder=folder, token="", most_hosts=MOST_PLACE_HOSTS)
+    stated = {key: value for key, value in options.environment.items() if value is not None}
+    asked = replace(options, environment=stated)
+    job = make_job(asked, {}, image=image, id=name, folder=folder, token="", most_hosts=MOST_PLACE_HOSTS)
     groups = tuple(
         SubmittedGroup(
             name=group.name,

@@ -46,11 +46,10 @@ def test_what_becomes_wrong_later_ends_a_strict_job(runner: Runner) -> None:
 
 
 def test_all_ranks_leave_a_way_that_is_wrong_on_one(runner: Runner) -> None:
+    """Rank 0, which writes the log, computes right and hears of it from rank 1."""
     run = runner.run(*TORCHRUN, SCRIPT, "wrong-later", "ranks")
     assert sorted(run.results) == [0, 1]
-    lines = [line for line in run.log.splitlines() if "on all modules run eager" in line or "eager from step" in line]
-    assert any("eager from step" in line for line in lines)
-    assert len({line.split("dlc compiler: ")[1].split(" on all")[0] for line in lines if "on all modules" in line}) == 1
+    assert re.search(r"from step \d+ on all modules run eager: Net: it differs from eager by 0\.01", run.log)
 
 
 def test_what_cannot_be_compared_is_not_used_unless_the_job_says_so(runner: Runner) -> None:

@@ -255,4 +255,4 @@ def test_a_namespace_of_the_verb_has_all_that_a_job_needs() -> None:
     tune_batch.add_arguments(parser)
     args = parser.parse_args(["id", "train.py", "--hp-name", "b", "--memory", "1g"], argparse.Namespace(arguments=None))
     options = run_job.read_options(args)
-    assert (options.script, options.memory) == ("train.py", ["1g"])
+    assert (options.script, options.memory) == ("train.py", {"": "1g"})

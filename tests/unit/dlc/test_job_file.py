@@ -97,7 +97,7 @@ def test_the_schema_takes_what_is_saved_whether_numbers_have_quotes_or_not(
 
 def test_paths_are_from_the_files_folder_and_stay_short_in_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "code")
-    options = Options(script="../train.py", channels=["training=../data", "far=/"])
+    options = Options(script="../train.py", channels={"training": "../data", "far": "/"})
     text = format_job(make(options, folder), options, "digits", folder)
     assert "script: train.py" in text
     assert "training: data" in text
@@ -105,11 +105,12 @@ def test_paths_are_from_the_files_folder_and_stay_short_in_it(folder: Path, monk
 
 
 def test_a_value_that_is_a_secret_by_its_name_is_not_written(folder: Path) -> None:
-    options = Options(script=str(folder / "train.py"), environment=["AWS_SECRET_ACCESS_KEY=shown", "HF_TOKEN", "A=b"])
+    said = {"AWS_SECRET_ACCESS_KEY": "shown", "HF_TOKEN": None, "A": "b"}
+    options = Options(script=str(folder / "train.py"), environment=said)
     text = format_job(make(options, folder), options, "", folder)
     assert "shown" not in text
     spec = read(folder, text).spec
-    assert make_options(read(folder, text)).environment == ["AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "A=b"]
+    assert make_options(read(folder, text)).environment == {**said, "AWS_SECRET_ACCESS_KEY": None}
     assert list_open_secrets(spec) == []
 
 
@@ -185,13 +186,18 @@ def test_a_path_of_the_file_may_begin_in_a_home_folder(folder: Path, monkeypatch
     monkeypatch.setenv("HOME", str(folder))
     file = read(folder / "code", "image: x\nscript: ~/train.py\nchannels: {training: ../data}\n")
     options = make_options(file)
-    assert (options.script, list(options.channels)) == (f"{folder}/train.py", [f"training={folder}/data"])
+    assert (options.script, options.channels) == (f"{folder}/train.py", {"training": f"{folder}/data"})
+
+
+def test_a_hyperparameters_name_may_hold_what_separates_words_of_a_command_line(folder: Path) -> None:
+    file = read(folder, f"{GOOD}hyperparameters: {{a=b: c, a: d}}\n")
+    assert make(make_options(file), folder).hyperparameters == {"a=b": "c", "a": "d"}
 
 
 def test_addresses_are_for_other_places(folder: Path) -> None:
     file = read(folder, f"{GOOD}channels: {{far: s3://bucket/data, near: data}}\ncheckpoints: s3://bucket/saved")
     assert [keys for keys, _, _ in list_local_refusals(file)] == [("channels", "far"), ("checkpoints",)]
-    assert list(make_options(file).channels) == [f"near={folder}/data"]
+    assert make_options(file).channels == {"near": f"{folder}/data"}
 
 
 def test_this_machine_has_100_hosts_and_names_them_itself(folder: Path) -> None:

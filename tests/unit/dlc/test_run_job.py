@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.job_file import read_job_file
-from dlc.jobs.run.job import STRATEGIES, Group, Job, Options, make_job
+from dlc.jobs.job_file import make_options, read_job_file
+from dlc.jobs.run.job import STRATEGIES, Group, Job, make_job
+from dlc.jobs.run.words import read_words
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def in_a_folder_with_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def job(environ: Mapping[str, str] | None = None, script: str = "train.py", **options: Any) -> Job:
     return make_job(
-        Options(script, **options), environ or {}, image="dlc/x:1", id="j", folder=Path("/results"), token="secret"
+        read_words(script, **options), environ or {}, image="dlc/x:1", id="j", folder=Path("/results"), token="secret"
     )
 
 
@@ -60,9 +61,17 @@ def test_gpus_are_named_as_docker_names_them_and_0_asks_for_no_gpu_driver(word: 
     assert group.gpus == gpus
 
 
-def test_devices_may_be_of_one_group_also_of_one_that_is_called_device() -> None:
-    found = job(groups=["a=1", "device=1"], gpus=["a=device=0,1", "device=2"]).groups
-    assert [group.gpus for group in found] == ['"device=0,1"', "2"]
+def test_devices_may_be_of_one_group_and_of_a_group_called_device_in_a_file_alone(tmp_path: Path) -> None:
+    found = job(groups=["a=1", "device=1"], gpus=["a=device=0,1", "device=all"]).groups
+    assert [group.gpus for group in found] == ['"device=0,1"', "all"]
+    with pytest.raises(UsageError, match=r"--gpus: expected another name for the group, .*found device=0 and a group"):
+        job(groups=["a=1", "device=1"], gpus=["device=0"])
+    (tmp_path / "job.yml").write_text(
+        "image: x\nscript: train.py\ngroups: {device: {}, other: {}}\nresources: {gpus: 'device=0'}\n"
+    )
+    options = make_options(read_job_file(tmp_path / "job.yml"))
+    made = make_job(options, {}, image="x", id="j", folder=tmp_path, token="t")
+    assert [group.gpus for group in made.groups] == ['"device=0"'] * 2
 
 
 def test_0_is_no_limit_as_for_docker() -> None:

@@ -204,6 +204,10 @@ def test_a_failed_job_ends_with_the_cause_the_error_and_the_path_of_the_whole_re
     assert _summarize(job, {"algo-2": state}, ended_by_itself=True).count("a line") == 1
     path.unlink()
     assert "  algo-2 failed first" in _summarize(job, {"algo-2": state}, ended_by_itself=True)
+    killed = replace(state, exit_code=137)  # a script's `kill -9 -1` takes the launcher too
+    assert "all was killed, the launcher too" in _summarize(job, {"algo-2": killed}, ended_by_itself=True)
+    killed = replace(killed, out_of_memory=True)
+    assert "launcher too" not in _summarize(job, {"algo-2": killed}, ended_by_itself=True)
 
 
 def test_a_job_whose_folders_cannot_all_be_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

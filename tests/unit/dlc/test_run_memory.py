@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from dlc.engine.connection import Engine
-from dlc.jobs.run.job import Job, Options, make_job
+from dlc.jobs.run.job import Job, make_job
 from dlc.jobs.run.lifecycle import ContainerState
 from dlc.jobs.run.limits import count_bytes
 from dlc.jobs.run.memory import explain_memory, limit_memory, read_free_bytes
+from dlc.jobs.run.words import read_words
 
 GIB = 1 << 30
 ENGINE = Engine("unix:///run/it.sock", "DOCKER_HOST", "26.1", containerd_store=False, memory=24 * GIB)
@@ -25,7 +26,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def make(script: Path, hosts: int = 1, groups: tuple[str, ...] = (), memory: tuple[str, ...] = ()) -> Job:
-    options = Options(script=str(script), hosts=hosts, groups=groups, memory=memory)
+    options = read_words(str(script), hosts=hosts, groups=groups, memory=memory)
     return make_job(options, {}, image="an-image", id="job-1", folder=script.parent / "results", token="t")
 
 

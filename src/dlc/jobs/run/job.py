@@ -1,6 +1,7 @@
-"""A training job as a value: groups of hosts, their code and limits, made from what a user types.
+"""A training job as a value: groups of hosts, their code and limits, made from what a user asks for.
 
-Reads no more than which files and folders are there.
+Command lines (`words.py`) and files (`jobs/job_file.py`) both say it as `Options`. Reads no more than which files and
+folders are there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from dlc.core.environment import find_ca_bundle
 from dlc.core.errors import UsageError
-from dlc.jobs.run.limits import DEVICES, UNLIMITED, read_cpus, read_gpus, read_size, read_stated_memory
+from dlc.jobs.run.limits import UNLIMITED, read_cpus, read_gpus, read_size, read_stated_memory
 
 # The platform's name for the only group of a job.
 ONLY_GROUP = "homogeneousCluster"
@@ -40,6 +41,8 @@ STRATEGIES = {
 # What a word becomes in the job. Raises ValueError with what was expected.
 Reader = Callable[[str], str]
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
+# In place of a group's name: what all groups have that are not named.
+ALL = ""
 
 
 @dataclass(frozen=True)
@@ -128,27 +131,31 @@ def name_hosts(sizes: Sequence[int]) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Options:
-    """The words after the options of `dlc run`, as they were typed."""
+    """What a job is asked to be. Limits, types and programs are by group; that of ALL is for groups without one."""
 
     script: str
+    # Of each group without a number of its own.
     hosts: int = 1
-    groups: Sequence[str] = ()
-    programs: Sequence[str] = ()
+    # Group -> its number of hosts, 0 for `hosts`; empty: one group.
+    groups: Mapping[str, int] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     # Empty, or one of STRATEGIES.
     distributed: str = ""
-    hyperparameters: Sequence[str] = ()
-    channels: Sequence[str] = ()
+    hyperparameters: Mapping[str, str] = field(default_factory=dict)
+    # Name -> a folder.
+    channels: Mapping[str, str] = field(default_factory=dict)
     checkpoints: str = ""
-    environment: Sequence[str] = ()
-    cpus: Sequence[str] = ()
-    memory: Sequence[str] = ()
-    gpus: Sequence[str] = ()
-    instance_types: Sequence[str] = ()
+    # None: the value of the shell.
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    cpus: Mapping[str, str] = field(default_factory=dict)
+    memory: Mapping[str, str] = field(default_factory=dict)
+    gpus: Mapping[str, str] = field(default_factory=dict)
+    instance_types: Mapping[str, str] = field(default_factory=dict)
     shared_memory: str = SHARED_MEMORY
     user: str = ""
     stop_seconds: int = STOP_SECONDS
-    # Behind a --: they reach the script as they are, after those that the hyperparameters make.
+    # They reach the script as they are, after those that the hyperparameters make.
     arguments: Sequence[str] = ()
 
 
@@ -162,7 +169,7 @@ def make_job(
     token: str,
     most_hosts: int = MOST_HOSTS,
 ) -> Job:
-    """Make the job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong.
+    """Make the job. Raises UsageError, whose remedy is the caller's, for the first value that is wrong.
 
     The job's hosts trust the certificates of DLC_CA_BUNDLE: they are behind the same proxies as dlc.
     """
@@ -176,17 +183,14 @@ def make_job(
         groups=groups,
         code=_find_code(options, groups),
         program=_find_entry_point(options.script, options),
-        hyperparameters={
-            **_read_pairs(options.hyperparameters, "--hp", "KEY=VALUE"),
-            **_read_strategy(options.distributed),
-        },
+        hyperparameters={**options.hyperparameters, **_read_strategy(options.distributed)},
         channels=_read_channels(options),
         checkpoints=_absolute_path(options.checkpoints) if options.checkpoints else None,
         environment={GRACE: str(options.stop_seconds), **environment},
         secrets=secrets,
         authorities=find_ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
         user=options.user,
-        shared_memory=_read_word(options.shared_memory, "--shm-size", read_size),
+        shared_memory=_read_value(options.shared_memory, "--shm-size", read_size),
         stop_seconds=options.stop_seconds,
         # As the platform starts a container whose job has arguments.
         command=("train", *options.arguments),
@@ -217,42 +221,13 @@ def _read_groups(options: Options, most_hosts: int) -> tuple[Group, ...]:
 
 def _read_sizes(options: Options) -> dict[str, int]:
     """Map groups to numbers of hosts."""
-    if not options.groups:
-        return {ONLY_GROUP: options.hosts}
-    sizes: dict[str, int] = {}
-    for word in options.groups:
-        name, _, number = word.partition("=")
-        if not re.fullmatch(NAME, name) or not re.fullmatch(r"([1-9][0-9]{0,5})?", number):
-            raise _usage_error("--group", "NAME=HOSTS, such as data_group=2", word)
-        if name in sizes:
-            raise _usage_error("--group", "each group once", f"{name} twice")
-        sizes[name] = int(number or options.hosts)
-    return sizes
+    return {name: number or options.hosts for name, number in (options.groups or {ONLY_GROUP: 0}).items()}
 
 
-def _read_by_group(words: Sequence[str], option: str, groups: Sequence[str], read: Reader) -> dict[str, str]:
-    """Map groups to values: GROUP=VALUE for one group, VALUE alone for all that are not named."""
-    for_all: dict[str, str] = {}
-    stated: dict[str, str] = {}
-    for word in words:
-        group, typed = _split_group(word, option, groups)
-        value = _read_word(typed, option, read)
-        named = {group: value} if group else dict.fromkeys(groups, value)
-        target = stated if group else for_all
-        if target.keys() & named.keys():
-            raise _usage_error(option, "one value for a group", f"another one: {word}")
-        target.update(named)
-    return {**for_all, **stated}
-
-
-def _split_group(word: str, option: str, groups: Sequence[str]) -> tuple[str, str]:
-    """Return the group that a word is for, empty for all groups, and the value."""
-    group, separator, value = word.partition("=")
-    if separator and group in groups:
-        return group, value
-    if not separator or (option == "--gpus" and DEVICES.match(word)):
-        return "", word
-    raise _usage_error(option, f"a group out of {', '.join(groups)}", repr(group))
+def _read_by_group(values: Mapping[str, str], option: str, groups: Sequence[str], read: Reader) -> dict[str, str]:
+    """Map groups to values; a group for which nothing is said is not in it."""
+    found = {name: _read_value(value, option, read) for name, value in values.items()}
+    return {name: found[key] for name in groups if (key := name if name in found else ALL) in found}
 
 
 def _find_code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
@@ -267,7 +242,7 @@ def _find_code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
         ]:
             _require_program(folder / program)
         return (folder,)
-    named = [options.script, *(word.partition("=")[2] or word for word in options.programs)]
+    named = [options.script, *options.programs.values()]
     files = list(dict.fromkeys(_absolute_path(word) for word in named))
     for file in files:
         _require_program(file)
@@ -307,7 +282,7 @@ def _read_strategy(name: str) -> dict[str, str]:
 
 def _read_channels(options: Options) -> dict[str, Path]:
     found = {}
-    for name, word in _read_pairs(options.channels, "--channel", "NAME=FOLDER").items():
+    for name, word in options.channels.items():
         folder = _absolute_path(word)
         if not re.fullmatch(NAME, name):
             raise _usage_error("--channel", "a name of letters, digits, _ . and -", repr(name))
@@ -320,35 +295,20 @@ def _read_channels(options: Options) -> dict[str, Path]:
 
 
 def _read_environment(options: Options, environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return variables with their values, and those of which only the name was typed.
-
-    No command line shows the values of these.
-    """
-    stated = _read_pairs([word for word in options.environment if "=" in word], "--env", "NAME or NAME=VALUE")
-    named = [word for word in options.environment if "=" not in word]
+    """Return variables with their values, and those that have the shell's: no command line shows these."""
+    named = [name for name, value in options.environment.items() if value is None]
     for name in named:
         if name not in environ:
             raise _usage_error("--env", "NAME=VALUE, or the name of a variable that is set", repr(name))
+    stated = {name: value for name, value in options.environment.items() if value is not None}
     return stated, {name: environ[name] for name in named}
 
 
-def _read_pairs(words: Sequence[str], option: str, form: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words:
-        key, separator, value = word.partition("=")
-        if not separator or not key:
-            raise _usage_error(option, form, repr(word))
-        if key in found:
-            raise _usage_error(option, f"{key} once", "it twice")
-        found[key] = value
-    return found
-
-
-def _read_word(word: str, option: str, read: Reader) -> str:
+def _read_value(value: str, option: str, read: Reader) -> str:
     try:
-        return read(word)
+        return read(value)
     except ValueError as expected:
-        raise _usage_error(option, str(expected), repr(word)) from None
+        raise _usage_error(option, str(expected), repr(value)) from None
 
 
 def _read_file(word: str) -> str:

@@ -69,6 +69,14 @@ class Sampling:
         self._compared = 0.0
         # The ranks cannot agree any more.
         self.is_over = False
+        # Why the way was left, as it was told.
+        self._told = ""
+
+    def tell_failure(self, step: int) -> None:
+        """Tell once why all modules run eager. The reason stays: the other ranks are still to hear of it."""
+        told, self._told = self._told, Dispatch.failed
+        if self._told not in ("", told) and not Dispatch.found_late:  # which says it, with the steps since
+            log(self._record.warn(f"from step {step} on all modules run eager: {self._told}"))
 
     def step_ended(self, step: int, is_on: bool) -> None:
         """Let the next step be a sample if it is time; tell what the last comparison has found.

@@ -189,10 +189,7 @@ class Session:
 
     def _compiled_step(self) -> None:
         compiled = self._drain()
-        if Dispatch.failed:
-            if not Dispatch.found_late:  # which says it, with the steps since the last comparison
-                log(self.record.warn(f"from step {self.steps.count} on all modules run eager: {Dispatch.failed}"))
-            Dispatch.failed = ""
+        self._sampling.tell_failure(self.steps.count)
         if self.phase == COMPILED and (not self.record.modules or Dispatch.way.name == EAGER_WAY):
             self._tick(EAGER)
             return
@@ -219,6 +216,8 @@ class Session:
             self.watch = Watch(self.fail, self._add_hand_updated)
             self.watch.begin()
         Dispatch.paused = True  # what is compiled must not see the hooks: it would be compiled again
+        if self.phase == COMPILED:
+            Dispatch.failed = ""
         self.phase, self._in_phase = WATCHING, 0
 
     def _end_watch(self) -> None:

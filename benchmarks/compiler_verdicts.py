@@ -96,6 +96,7 @@ def busy() -> Iterator[None]:
 def train(python: Path, folder: Path, model: str, number: int, seconds: float) -> list[Said]:
     report = folder / f"{model}-{number}"
     asked = {"DLC_COMPILER": "inductor", "DLC_COMPILER_MODE": "auto", "DLC_COMPILER_REPORT": str(report)}
+    asked["DLC_COMPILER_BUDGET"] = "60,5%"  # candidates begin at once
     asked["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "code")  # not DLC_COMPILE_CACHE, which keeps the decision too
     argv = [str(python), str(SCRIPTS / "verdict_training.py"), model, str(seconds)]
     run(argv, clean(asked), f"{model}, run {number}", seconds + HANGS_AFTER)

@@ -21,6 +21,7 @@ SCRIPTS = ROOT / "benchmarks/compiler_models"
 PTH = ROOT / "docker/scripts/runtime/dlc_runtime.pth"
 HANGS = 1200.0  # seconds of one training, or of those that take turns
 TURN = 1.0  # seconds
+BUDGET = "60,5%"  # candidates begin at once; by default a short training begins none
 WARM_STEPS = 30  # until what is kept from a training before has been compiled and its way is taken
 LAST_LINES = 12
 OURS = ("DLC_", "TORCHINDUCTOR_", "TORCH_COMPILE", "TF_XLA_FLAGS", "XLA_FLAGS")
@@ -101,6 +102,7 @@ class Runner(NamedTuple):
                 if cache is not None:
                     asked = {"DLC_COMPILER": case.backend, "DLC_COMPILE_CACHE": str(cache)}
                     asked |= {"DLC_COMPILER_REPORT": str(place / "report"), "DLC_COMPILER_MODE": self.mode}
+                    asked["DLC_COMPILER_BUDGET"] = BUDGET
                 # A container has an empty one as well.
                 asked["TMPDIR"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlc-bench-"))
                 waits = ["--wait-at", str(WARM_STEPS)] if len(kinds) > 1 else []

@@ -25,7 +25,7 @@ EAGER, ROUNDED, AUTO, GRAPHS, DEFAULT = "eager", "rounded", "auto", "CUDA graphs
 WAYS = {
     EAGER: {"DLC_COMPILER": "off"},
     ROUNDED: {"DLC_COMPILER": "off"},  # eager, its first weights off by rounding
-    AUTO: INDUCTOR | {"DLC_COMPILER_MODE": "auto"},
+    AUTO: INDUCTOR | {"DLC_COMPILER_MODE": "auto", "DLC_COMPILER_BUDGET": "60,5%"},  # candidates begin at once
     GRAPHS: INDUCTOR | {"DLC_COMPILER_MODE": "cuda-graphs"},
     DEFAULT: INDUCTOR | {"DLC_COMPILER_MODE": "default"},
 }

@@ -186,7 +186,7 @@ class Choosing:
         return self.budget.allows(self._all.seconds, self.elapsed, expected)
 
     def _not_begun(self) -> str:
-        if not self.expected:
+        if not self.expected or not self.budget.limit(self.elapsed):
             return f"not tried: {self.budget_words()}"
         return (
             f"not begun: it would take about {self.expected:.0f} s, this job has run {self.elapsed:.0f} s, "

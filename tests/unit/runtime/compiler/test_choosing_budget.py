@@ -44,7 +44,10 @@ def test_a_job_that_compiles_in_its_own_time_waits_for_two_percent_of_it_at_most
 
 
 @given(
-    expected=st.floats(0.5, 60), share=st.floats(0.005, 0.1), seconds=st.floats(0, 90), faster=st.sampled_from((0.9, 1.1))
+    expected=st.floats(0.5, 60),
+    share=st.floats(0.005, 0.1),
+    seconds=st.floats(0, 90),
+    faster=st.sampled_from((0.9, 1.1)),
 )
 def test_compiling_never_takes_more_than_the_budget_if_it_takes_as_long_as_expected(
     expected: float, share: float, seconds: float, faster: float

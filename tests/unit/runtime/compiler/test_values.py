@@ -63,7 +63,14 @@ def test_a_wrong_value_is_an_error_that_names_it(name: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds", "share"),
-    [("", 0.0, 0.02), ("60,5%", 60.0, 0.05), ("30", 30.0, 0.0), ("2%", 0.0, 0.02), ("30, 2%", 30.0, 0.02), ("0", 0.0, 0.0)],
+    [
+        ("", 0.0, 0.02),
+        ("60,5%", 60.0, 0.05),
+        ("30", 30.0, 0.0),
+        ("2%", 0.0, 0.02),
+        ("30, 2%", 30.0, 0.02),
+        ("0", 0.0, 0.0),
+    ],
 )
 def test_a_budget_is_seconds_a_share_of_the_job_or_both(text: str, seconds: float, share: float) -> None:
     assert settings.read_settings({"DLC_COMPILER_BUDGET": text}).budget == (seconds, share)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # Compiling with the cache of the job before, as a share of compiling without: docs/measurements.md has 0.08 to 0.12.
 WITH_CACHE = 0.1
 NOTHING = "Nothing."
+# How a way's outcome begins for which the budget had no room.
+NOT_BEGUN = "not begun: "
 TURN_OFF = "DLC_COMPILER=off"
 
 
@@ -92,6 +94,9 @@ def headline_of_eager(report: dict[str, Any]) -> Headline:
     steps = many(report["steps"]["count"], "step")
     if report["choosing"].get("kept"):
         return Headline(f"Eager, as a job before has chosen: {reason_of(report)}.", f"{TURN_OFF} trains the same.")
+    if trials and all(entry["outcome"].startswith(NOT_BEGUN) for entry in trials):
+        verdict = f"Nothing was compiled in {steps}, the job was too short: {trials[0]['way']} {trials[0]['outcome']}."
+        return Headline(verdict, "nothing, a longer job begins it; DLC_COMPILER_BUDGET=60,5% lets it begin at once.")
     if not measured:
         reasons = "; ".join(f"{entry['way']}: {entry['outcome'].removeprefix('left: ')}" for entry in trials)
         verdict = f"Eager in {steps}, because no other way could be used: {reasons}; {compile_text(report)}."

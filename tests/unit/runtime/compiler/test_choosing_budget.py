@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_choosing_values import Job
 
 from dlc_runtime.compiler import settings
-from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Budget
+from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Budget, Result, slowest
 from dlc_runtime.compiler.report.choosing import LOADING
 
 DEFAULT = Budget(*settings.BUDGET)
@@ -101,3 +101,8 @@ def test_of_two_ways_each_waits_for_its_own_room() -> None:
     assert job.row("inductor")["outcome"].startswith("not begun: it would take about 10 s")
     job.run_to(30_000)
     assert job.choosing.way == "inductor"
+
+
+def test_of_several_ranks_the_one_that_would_wait_longest_says_what_a_way_takes() -> None:
+    """Ranks that compile nothing beside the training expect nothing."""
+    assert slowest([Result(0.1, 0.1, expected=0.0), Result(0.1, 0.1, expected=2.5)]).expected == 2.5

@@ -130,6 +130,18 @@ def test_a_job_that_was_stopped_while_it_compiled_reads_so_in_its_first_line() -
         assert verdict == "Stopped after 98 steps while Net was compiled, after 71 s of compiling."
 
 
+def test_a_job_that_was_too_short_for_the_budget_reads_what_compiling_would_have_taken() -> None:
+    choosing = Choosing(["inductor"], Budget(0, 0.02), 3)
+    choosing.end_block(Result(1.0, 3.0, step=3, elapsed=40.0, expected=25.0))
+    report = merged(choosing.as_json(), graphs=[], modules=[], compile_seconds=0.0)
+    verdict, advice = first_lines(report)
+    assert verdict.endswith(
+        "Nothing was compiled in 98 steps, the job was too short: inductor not begun: it would take about 25 s, "
+        "this job has run 40 s, choosing may take 0.8 s (DLC_COMPILER_BUDGET)."
+    )
+    assert advice.endswith("a longer job begins it; DLC_COMPILER_BUDGET=60,5% lets it begin at once.")
+
+
 def test_a_refused_way_is_named_with_its_reason() -> None:
     choosing = Choosing(["inductor"], Budget(), 3)
     choosing.end_block(Result(1.0, 3.0, step=3))

@@ -81,7 +81,6 @@ class Beside:
         if self._way != way:
             self._way = way
             self._tell(f"{way} is compiled beside the training, from step {step + 1} on")
-        ForCache.used = True
         self._child = Child(waiting[0], lambda module, call: self._compile(module, way, call))
 
     def poll(self, step: int) -> None:

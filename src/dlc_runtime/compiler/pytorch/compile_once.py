@@ -31,11 +31,8 @@ LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_
 
 
 class ForCache:
-    """Whether graphs are compiled beside the training."""
+    """Whether this process compiles for the cache only, beside the training: its graphs run eager."""
 
-    # In this process, or in a child of it: both look for the same code.
-    used = False
-    # This process is the child: its graphs run eager.
     only = False
 
 
@@ -46,8 +43,7 @@ def compile_once(graph: GraphModule, inputs: Sequence[Any], settings: Any, compi
             compile_graph()
         return graph.forward
     if not has_other_ranks():
-        with backward_at_once() if ForCache.used else contextlib.nullcontext():
-            return compile_graph()
+        return compile_graph()
     lock = os.path.join(inductor_folder(), f".turn-{graph_key(graph, inputs, settings)}")
     with backward_at_once(), take_turn(lock, LONGEST_SECONDS):
         return compile_graph()

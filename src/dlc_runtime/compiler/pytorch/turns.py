@@ -272,10 +272,11 @@ class Agreement:
 
 def result_from_row(row: list[float], failed: str) -> Result:
     """Make a result of gathered numbers. `failed`: this rank's own reason."""
-    seconds, took, compiling, has_failed, elapsed, *counts, expected = row
+    seconds, took, compiling, has_failed, elapsed, step, memory, shapes, expected = row
     reason = failed or "another rank could not run it"
     known = None if seconds != seconds else seconds  # not a number
-    return Result(known, took, compiling, reason if has_failed else "", elapsed, *map(int, counts), expected)
+    counts = int(step), int(memory), int(shapes)
+    return Result(known, took, compiling, reason if has_failed else "", elapsed, *counts, expected)
 
 
 def slowest_of_ranks(store: Any, key: str, size: int) -> Result | None:

@@ -30,7 +30,7 @@ from dlc_runtime.compiler.report.choosing import LOADING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, ClassVar
 
     from dlc_runtime.compiler.settings import Settings
 
@@ -46,6 +46,9 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.S
 class Beside:
     """The ways of one training that are compiled beside it, one module at a time."""
 
+    # Of this process: a new choice ends that of the one before.
+    _child: ClassVar[Child | None] = None
+
     def __init__(
         self,
         modules: list[torch.nn.Module],
@@ -60,7 +63,7 @@ class Beside:
         self._loading: dict[str, list[float]] = {}
         self._failed: set[str] = set()
         self._way = ""
-        self._child: Child | None = None
+        self.stop()
 
     def expected(self, way: str, longest: float) -> float:
         """Return how long the training would wait for a way about. `longest`: seconds of compiling, of another way."""
@@ -73,7 +76,7 @@ class Beside:
 
     def begin(self, way: str, step: int) -> None:
         """Let the next call of the next module fork a child that compiles it."""
-        if self._child is not None or not self._can(way):
+        if Beside._child is not None or not self._can(way):
             return
         waiting = living(self._modules)[len(self._loading.setdefault(way, [])) :]
         if not waiting:
@@ -81,14 +84,14 @@ class Beside:
         if self._way != way:
             self._way = way
             self._tell(f"{way} is compiled beside the training, from step {step + 1} on")
-        self._child = Child(waiting[0], lambda module, call: self._compile(module, way, call))
+        Beside._child = Child(waiting[0], lambda module, call: self._compile(module, way, call))
 
     def poll(self, step: int) -> None:
         """Look whether the child has ended."""
-        if self._child is None or not self._child.has_ended():
+        if Beside._child is None or not Beside._child.has_ended():
             return
-        seconds, compiled = self._child.result
-        self._child = None
+        seconds, compiled = Beside._child.result
+        Beside._child = None
         if seconds is None:
             self._failed.add(self._way)
             self._tell(f"{self._way} could not be compiled beside the training: {compiled}")
@@ -98,11 +101,12 @@ class Beside:
             took = sum(self._loading[self._way])
             self._tell(f"{self._way} was compiled beside the training up to step {step}, loading it takes {took:.1f} s")
 
-    def stop(self) -> None:
+    @staticmethod
+    def stop() -> None:
         """End the child: what it compiles is not needed, or is compiled in the training now."""
-        if self._child is not None:
-            self._child.stop()
-            self._child = None
+        if Beside._child is not None:
+            Beside._child.stop()
+            Beside._child = None
 
     def _can(self, way: str) -> bool:
         modules = living(self._modules)
@@ -146,7 +150,7 @@ class Child:
 
     def __init__(self, module: torch.nn.Module, work: Callable[[torch.nn.Module, Callable[[Any], Any]], None]) -> None:
         self._work = work
-        self._process, self._pipe, self._said = 0, -1, b""
+        self._parent, self._process, self._pipe, self._said = os.getpid(), 0, -1, b""
         self.result: tuple[float | None, str] = None, "it was not begun"
         hide_from_scripting()
         self._fork = ForkAtCall(module, self.fork)
@@ -181,7 +185,8 @@ class Child:
 
     def stop(self) -> None:
         self._fork.remove()
-        if self._process:
+        # A process that the script forks has no child of ours.
+        if self._process and os.getpid() == self._parent:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGKILL)
             self._reap()

@@ -202,6 +202,7 @@ class Session:
     def fail(self, fault: Exception) -> None:
         """Stop after a fault of ours: what is compiled stays so, and nothing more is done."""
         self._end_watch()
+        Beside.stop()
         Dispatch.paused = False
         self.phase = FAILED
         if self._turns is not None:
@@ -229,6 +230,7 @@ class Session:
         if self.phase in (WATCHING, BASELINE, CHOOSING) and not self.record.modules:
             self._end_watch()
             Dispatch.paused = False
+            Beside.stop()
             self._configure([])
             self.phase, self._turns, self.record.choosing = OWN, None, None
             self.record.add_eager(what, "the script compiles it itself")

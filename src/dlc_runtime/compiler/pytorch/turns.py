@@ -129,6 +129,7 @@ class Turns:
 
     def _lose(self, step: int) -> None:
         self.lost = True
+        self._beside.stop()
         choosing = self.choosing
         choosing.way, choosing.decided_at, choosing.reason = EAGER, step, LOST
         choosing.news.append(choosing.words())

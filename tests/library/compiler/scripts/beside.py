@@ -13,10 +13,12 @@ model = Net()
 if "threads" in more:
     torch.set_num_threads(2)
     torch.mm(torch.randn(600, 600), torch.randn(600, 600))  # OpenMP's threads live
-if "ends" in more and os.environ.get("DLC_COMPILER"):
+if os.environ.get("DLC_COMPILER"):
     from dlc_runtime.compiler.pytorch import beside
 
-    beside.Beside._compile = lambda *_: os._exit(3)
+    beside.LOWEST_PRIORITY = 0  # on a busy host the test would wait for minutes
+    if "ends" in more:
+        beside.Beside._compile = lambda *_: os._exit(3)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 losses, compiled, end = [], 0, time.monotonic() + 200
 batches = data(8)

@@ -106,6 +106,33 @@ def test_data_hosts_that_serve_different_data_are_refused_by_name(service: Servi
     assert "'samples': 110" in rank.log
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_data_hosts_whose_samples_have_another_order_are_refused_before_a_batch_is_taken(
+    service: Service, world: int
+) -> None:
+    ports = [service.serve("Unsorted", 200, batch_size=5)[1] for _ in range(2)]
+    ranks = [service.take(ports, rank=rank, world=world) for rank in range(world)]
+    assert [rank.wait() for rank in ranks] == [1] * world
+    assert all(
+        "ServersDifferError: the data servers serve different data: 16 of 16 samples" in rank.log for rank in ranks
+    )
+    assert "sort what lists files (os.listdir, glob)" in ranks[0].log
+    assert not [sample for rank in ranks for sample in rank.taken.samples]
+
+
+def test_chance_in_the_users_code_and_what_tells_of_a_host_are_not_taken_for_other_data(service: Service) -> None:
+    ports = [service.serve("Augmented", 200, batch_size=5)[1] for _ in range(2)]
+    rank = service.take(ports)
+    assert [sample[0] for sample in rank.finish().samples] == list(range(200))
+    assert "differ" not in rank.log
+
+
+def test_data_hosts_whose_samples_may_differ_are_not_compared(service: Service) -> None:
+    service.environ["DLC_DATA_COMPARE"] = "0"
+    ports = [service.serve("Unsorted", 20, batch_size=5)[1] for _ in range(2)]
+    assert len(service.take(ports).finish().samples) == 20
+
+
 def test_a_rank_with_another_token_is_refused_and_told_what_to_do(service: Service) -> None:
     _, port = service.serve("Numbers", 100)
     rank = service.take([port], environ_token="another", patience=5.0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dlc_channel import keys
 from dlc_runtime import cluster_facts, host
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
-from dlc_runtime.dataservice.server import batch_source, control_server, worker
+from dlc_runtime.dataservice.server import batch_source, control_server, sample_prints, worker
 from dlc_runtime.dataservice.server.worker_status import StatusTable
 from dlc_runtime.dataservice.wire import addresses, frames, tls
 from dlc_runtime.dataservice.wire.control_rpc import require_packages
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
+# "0": no samples are drawn for the comparison with other data hosts.
+COMPARE = "DLC_DATA_COMPARE"
 # For the control process to import gRPC and to listen, before it is said.
 LISTEN_SECONDS = 60.0
 # Of one worker in a row, without a batch between, that end the server.
@@ -101,6 +103,7 @@ class Server:
         ]
         self.processes: list[Any] = [None] * workers
         self.control: Any = None
+        self.prints: list[Any] = []
         self.failed = [0] * workers
         self.made = [0] * workers
         self.wake, self._wake_write = os.pipe()
@@ -116,9 +119,11 @@ class Server:
         with until_signalled(self.stop):
             # Made once, before the processes are forked.
             tls.enabled_identity(self.token)
-            self.control = self._start_control()
+            drawing = self._start_drawing()
             for slot in range(self.table.slots):
                 self._start(slot)
+            self.prints = drawing.finish(self.wake) if drawing else []
+            self.control = self._start_control()
             LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.table.slots)
             # While another of its group serves.
             cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")
@@ -180,11 +185,17 @@ class Server:
         process.start()
         self.processes[slot] = process
 
+    def _start_drawing(self) -> sample_prints.Drawing | None:
+        if os.environ.get(COMPARE) == "0":
+            return None
+        return sample_prints.Drawing(self.context, self.source, self.table.slots, os.getpid())
+
     def _start_control(self) -> Any:
         facts = {
             "host": self.host,
             "workers": [listener.getsockname()[1] for listener in self.listeners],
             "data": self.source.facts,
+            "prints": self.prints,
             "most_batch": self.most_batch,
         }
         ours, theirs = self.context.Pipe()

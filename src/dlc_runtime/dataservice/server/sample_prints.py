@@ -21,7 +21,7 @@ from dlc_runtime.dataservice.wire import serialization
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, Literal
 
     from dlc_runtime.dataservice.server.batch_source import BatchSource
 
@@ -31,7 +31,7 @@ WITHIN_SECONDS = 5.0
 MOST_LEAVES = 32
 MOST_NUMBERS = 16
 # Name in torch or numpy -> code of the array module. Other floats are not compared.
-_FLOATS = {"float32": "f", "float64": "d", "complex64": "f", "complex128": "d"}
+_FLOATS: dict[str, Literal["f", "d"]] = {"float32": "f", "float64": "d", "complex64": "f", "complex128": "d"}
 _FLOATS.update({"<f4": "f", "<f8": "d", "<c8": "f", "<c16": "d"})
 _SKIPPED = ("float", "bfloat", "complex", "<f", "<c", ">f", ">c")
 

@@ -32,9 +32,9 @@ def prints_of(dataset: object) -> list[list[object]]:
 
 
 def test_the_same_samples_are_drawn_on_every_host_and_each_is_one_of_the_dataset() -> None:
-    for count in (1, 2, 5, 16, 200, 10**9):
-        assert likeness.choose(count) == likeness.choose(count)
-        assert all(0 <= number < count for number in likeness.choose(count))
+    for samples in (1, 2, 5, 16, 200, 10**9):
+        assert likeness.choose(samples) == likeness.choose(samples)
+        assert all(0 <= number < samples for number in likeness.choose(samples))
     assert len(set(likeness.choose(200))) == likeness.MANY
     assert likeness.choose(0) == []
 
@@ -42,7 +42,7 @@ def test_the_same_samples_are_drawn_on_every_host_and_each_is_one_of_the_dataset
 def test_equal_data_are_alike_and_another_order_or_content_is_not() -> None:
     plain = [*range(100)]
     assert not likeness.compare(prints_of(plain), prints_of(plain)).others
-    for other in (plain[::-1], [*range(1, 101)], [str(number) for number in plain], plain[:50] + [*range(50)]):
+    for other in (plain[::-1], [*range(1, 101)], [str(number) for number in plain], [*plain[:50], *range(50)]):
         assert likeness.compare(prints_of(plain), prints_of(other)).is_of_other_data
 
 

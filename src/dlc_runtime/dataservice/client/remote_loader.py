@@ -310,8 +310,8 @@ class RemoteLoader:
         if self.__dict__.get("_prefetcher") is None or os.getpid() != self._process or sys.is_finalizing():
             return
         LOG.warning(
-            "data service: a RemoteLoader was dropped that nobody had closed; write `with RemoteLoader(...) as loader:`,"
-            " or call close()"
+            "data service: a RemoteLoader was dropped that nobody had closed; write `with RemoteLoader(...) as loader:`"
+            ", or call close()"
         )
         # Any thread collects garbage, also one that is to end here.
         closing = threading.Thread(target=_close_parts, args=self._take_parts(), name="dlc-data-close", daemon=True)

@@ -85,7 +85,7 @@ class BufferPool:
             free.append(block)
 
     def clear(self) -> None:
-        """Free the blocks that nobody uses. With the pool, whose classes are cycles, they would wait for the collector."""
+        """Free the blocks that nobody uses. The pool, a cycle, would keep them until the collector comes."""
         for blocks in [*self._free.values()]:
             blocks.clear()
 

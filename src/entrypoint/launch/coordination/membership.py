@@ -296,7 +296,7 @@ def as_verdict(end: GroupEnd) -> Verdict:
     """Return what the group's end means for a host."""
     if end.ok:
         was_stopped = end.kind == STOPPED
-        return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "")
+        return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "", end.cause)
     where = "" if end.cause.startswith(end.host) else f" on {end.host}"
     failure = Failure(
         cause=f"the job failed{where}: {end.cause}",

@@ -207,7 +207,7 @@ class Supervisor:
             self._stop(signal.SIGTERM, self.verdict.outcome.cause)
             return
         failed = self.verdict.outcome.failure
-        well = (self.group.end and self.group.end.cause) or "the group of hosts has ended well"
+        well = self.verdict.word or "the group of hosts has ended well"
         self._say("another host ended the job, so what runs here is ended" if failed else well)
         if self.verdict.kind == HUNG and self.running:
             self.verdict = Verdict(self._with_stacks(self.verdict.outcome), HUNG)

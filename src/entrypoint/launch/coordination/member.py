@@ -303,10 +303,8 @@ class Member:
             last = f"{failure_detector.describe_silence(self.config.heartbeat)}; the last attempt to connect: {how}"
             how = f"{how} for {failure_detector.GONE_SECONDS:g} s, its launcher is gone" if is_gone else last
             self._how_lost = f"which leads the group, vanished: {how}"
-            told = {message["kind"] for message in self._said}
-            self._set_end(
-                membership.end_without_leader(self.config, self._how_lost, told, bool(self._state.get("ready")))
-            )
+            told = {message["kind"] for message in self._said if self._state.get("ready")}
+            self._set_end(membership.end_without_leader(self.config, self._how_lost, told))
 
     def _converse(self, channel: Channel) -> None:
         heartbeat = self.config.heartbeat

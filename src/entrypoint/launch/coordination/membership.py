@@ -96,14 +96,14 @@ class MemberConfig(NamedTuple):
         return self.host == self.rules.leader
 
 
-def end_without_leader(config: MemberConfig, how: str, told: Collection[str], runs: bool) -> GroupEnd:
-    """Return how a host ends that can no longer hear its leader; `told`: what it has said, `runs`: whether all started.
+def end_without_leader(config: MemberConfig, how: str, told: Collection[str]) -> GroupEnd:
+    """Return how a host ends that can no longer hear its leader; `told`: what it has said, if the processes run.
 
     A data host that others take over from does not know how the job ends, and its own end must not decide that.
     """
     rules = config.rules
     cause = f"{rules.leader}, {how}"
-    if not (runs and rules.is_data_host(config.host) and (rules.any_data_program or "replaceable" in told)):
+    if not (told and rules.is_data_host(config.host) and (rules.any_data_program or "replaceable" in told)):
         return GroupEnd(False, UNAVAILABLE, rules.leader, cause)
     return GroupEnd(True, cause=f"{cause}; this host only serves data, so how the job ends is said by those that train")
 

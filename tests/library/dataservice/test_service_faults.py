@@ -87,6 +87,15 @@ def test_without_any_data_host_the_rank_says_which_it_tried_and_why_each_failed(
     assert f"ServersLostError: no data server answered for 5 s: 127.0.0.1:{port}: unavailable" in rank.log
 
 
+def test_a_data_host_whose_program_has_ended_costs_no_patience(service: Service, tmp_path: Path) -> None:
+    told = tmp_path / "ended"
+    told.write_text('["127.0.0.1"]')
+    service.environ["DLC_ENDED_HOSTS_FILE"] = str(told)
+    rank = service.take([free_port()])
+    assert rank.wait() == 1
+    assert "ServersLostError: no data host serves any more: the program of 127.0.0.1 has ended; let it call" in rank.log
+
+
 def test_when_the_last_data_host_dies_the_rank_waits_for_it_and_then_says_so(service: Service) -> None:
     host, port = service.serve("Slow", 400, batch_size=2)
     rank = service.take([port], patience=3.0)

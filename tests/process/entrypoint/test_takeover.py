@@ -187,6 +187,24 @@ def test_when_all_data_hosts_are_cut_off_the_job_fails_and_they_are_named_not_th
     assert (first, second) == ((0, ""), (0, ""))
 
 
+def test_a_training_script_is_told_at_once_that_a_data_hosts_program_has_ended(job: DataJob) -> None:
+    """Which never served: else a loader would wait for it with all its patience."""
+    script = """
+import json, os, pathlib, time
+if os.environ["SM_CURRENT_HOST"] == "127.0.0.1":
+    told = pathlib.Path(os.environ["DLC_ENDED_HOSTS_FILE"])
+    while not told.exists() or len(json.loads(told.read_text())) < 2: time.sleep(0.01)
+    print(told.read_text())
+"""
+    job.configure(script, {"dnn": [TRAINING], "data": [FIRST, SECOND]}, **MULTI_WORKER, **DISTRIBUTED)
+    for each in job.jobs:
+        each.env(DLC_HEARTBEAT_TIMEOUT="600")
+    job.start()
+    ends = job.ends()
+    assert [code for code, _, _ in ends] == [0, 0, 0]
+    assert '["127.0.0.2", "127.0.0.3"]' in ends[TRAINING][1]
+
+
 def test_a_data_host_whose_container_is_started_again_takes_part_again(job: DataJob) -> None:
     job.begin()
     job.processes[FIRST].kill()

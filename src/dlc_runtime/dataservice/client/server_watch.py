@@ -8,7 +8,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime.dataservice.errors import DataServiceError, HangingUserFunctionError, RefusedError, ServersDifferError
+from dlc_runtime import cluster_facts
+from dlc_runtime.dataservice.errors import (
+    DataServiceError,
+    HangingUserFunctionError,
+    RefusedError,
+    ServersDifferError,
+    ServersLostError,
+)
 from dlc_runtime.dataservice.schedule.likeness import choose, compare
 from dlc_runtime.dataservice.wire import control_rpc
 
@@ -119,6 +126,20 @@ class ServerDiscovery:
             if found is not None and self.fatal is None:
                 self._found(found)
 
+    def _find_end(self) -> None:
+        """Fail if no server is left: the launcher says that the programs of all data hosts have ended."""
+        ended = cluster_facts.read_ended_hosts()
+        hosts = {server: server.rpartition(":")[0].strip("[]") for server in self.servers}
+        if not all(server in self.silent and host in ended for server, host in hosts.items()):
+            return
+        with self._changed:
+            names = ", ".join(sorted(set(hosts.values())))
+            self.fatal = self.fatal or ServersLostError(
+                f"no data host serves any more: the program of {names} has ended; let it call serve() on each host that"
+                " does not train (`dlc_runtime.cluster().is_training`): serve returns when the training has ended"
+            )
+            self._changed.notify_all()
+
     def _compare_samples(self, found: FoundServer) -> ServersDifferError | None:
         """Return an error if another server's samples are others; say it if a few are."""
         with self._changed:
@@ -173,6 +194,7 @@ class ServerDiscovery:
             if isinstance(error, RefusedError) and self.silent.get(server) != str(error):
                 LOG.warning("data service: no batch is asked from %s: %s", server, error)
             self.silent[server] = str(error)
+            self._find_end()
             return None
         self.answered_at = time.monotonic()
         self.silent.pop(server, None)

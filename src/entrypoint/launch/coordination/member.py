@@ -374,6 +374,7 @@ class Member:
             news = bool(message["stopped"]) and not self._stop_host
             self._stop_host = self._stop_host or message["stopped"]
             self._state = message
+            failure_detector.tell_ended(self.config.ended_file, message.get("through", ()))
             if message["end"]:
                 self._set_end(GroupEnd.of_message(message["end"]))
             elif news or self.has_to_restart:

@@ -89,6 +89,8 @@ class MemberConfig(NamedTuple):
     probe_port: int | None = None
     # What this host's program may say (base/paths.py) -> the file that says it
     program_files: Mapping[str, str] = {}
+    # Where this host's programs find which hosts have ended (base/paths.py); empty: nobody asks
+    ended_file: str = ""
 
     @property
     def is_leader(self) -> bool:
@@ -149,6 +151,12 @@ class Membership:
         if not self.has_met:
             return sorted(set(self.rules.hosts) - self.facts.keys())
         return sorted(self.facts.keys() - self.ready - self.left)
+
+    @property
+    def through(self) -> list[str]:
+        """List hosts whose part has ended, first those that the job's end does not wait for; as many as are named."""
+        outside = self.done - set(self.rules.members)
+        return [*sorted(outside), *sorted(self.done - outside)][:MOST_NAMED]
 
     @property
     def has_met(self) -> bool:

@@ -48,7 +48,7 @@ def test_groups_that_train_apart_are_warned_with_what_makes_them_one_job(job: Jo
         assert "sagemaker_distribution_instance_groups names the groups that train together" in told
     for stated in (["dnn"], ["dnn", "data"]):
         job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=stated)
-        assert "trains a model of its own" not in str(host(job, "algo-1", "dnn").explain())
+        assert "are a job each" not in str(host(job, "algo-1", "dnn").explain())
 
 
 def test_a_group_that_is_not_named_runs_the_jobs_program(job: JobFolder) -> None:

@@ -345,6 +345,7 @@ class DataHostLosses:
         self._replaceable: set[str] = set()
         # Of those that are gone: what came back would serve again
         self._vanished: set[str] = set()
+        self._reasons: dict[str, GroupEnd] = {}  # what programs failed of first, also on hosts that came back
 
     def note_replaceable(self, host: str) -> None:
         """Note that the program of this data host says that others of its group can take over from it."""
@@ -361,6 +362,8 @@ class DataHostLosses:
             if not others or not self.is_tolerable(host):
                 return False
             self.gone[host] = end
+            if not has_vanished:
+                self._reasons.setdefault(host, end)
             lines = [f"the job goes on without {host}, a data host: {end.cause}", *end.last_lines]
             self.news.append("\n  | ".join(lines) + f"\ndlc: what it served is up to {', '.join(others)}")
         if has_vanished:
@@ -369,7 +372,8 @@ class DataHostLosses:
 
     def name_first_loss(self, host: str, end: GroupEnd, done: Collection[str]) -> GroupEnd:
         """Name the group's first loss in the failure of its last data host, and take the code of that first one."""
-        first = next((self.gone[other] for other in self.gone if other in self._group(host)), None)
+        ends = (self._reasons, self.gone)
+        first = next((known[other] for known in ends for other in known if other in self._group(host)), None)
         if first is None or self._others(host, done):
             return end
         return first._replace(cause=f"{first.cause}; no data host of its group is left, the last one: {end.cause}")
@@ -385,6 +389,7 @@ class DataHostLosses:
 
     def restart(self) -> None:
         """Forget the losses on hosts that are still there: all processes start again."""
+        self._reasons.clear()
         self.gone = {host: end for host, end in self.gone.items() if host in self._vanished}
 
     def _group(self, host: str) -> tuple[str, ...]:

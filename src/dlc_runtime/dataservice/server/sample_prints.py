@@ -5,10 +5,12 @@ In a process of its own, as it is the user's code: it may end, hang, or open wha
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
 import math
+import os
 import signal
 import time
 from multiprocessing import connection
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from dlc_runtime.dataservice.server.batch_source import BatchSource
 
-# What is drawn by then counts; the workers start meanwhile.
+# What is drawn by then counts.
 WITHIN_SECONDS = 5.0
 # Of a sample; numbers of a leaf of floats.
 MOST_LEAVES = 32
@@ -36,34 +38,26 @@ _FLOATS.update({"<f4": "f", "<f8": "d", "<c8": "f", "<c16": "d"})
 _SKIPPED = ("float", "bfloat", "complex", "<f", "<c", ">f", ">c")
 
 
-class Drawing:
-    """The process that draws, and what it has drawn."""
-
-    def __init__(self, context: Any, source: BatchSource, workers: int, parent: int) -> None:
-        self.until = time.monotonic() + WITHIN_SECONDS
-        self._from_child, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_draw, args=(theirs, source, workers, parent), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def finish(self, wake: int) -> list[Any]:
-        """Return the prints that came in time; at once if `wake` can be read."""
-        found: list[Any] = []
-        try:
-            while (left := self.until - time.monotonic()) > 0:
-                if self._from_child not in connection.wait([self._from_child, wake], left):
-                    break
-                found.append(self._from_child.recv())
-        except EOFError:
-            pass
-        finally:
-            self.close()
-        return found
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.join()
-        self._from_child.close()
+def draw_samples(context: Any, source: BatchSource, workers: int, wake: int) -> list[Any]:
+    """Return the prints that came in time, from a process of its own; at once if `wake` can be read."""
+    until = time.monotonic() + WITHIN_SECONDS
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_draw, args=(theirs, source, workers, os.getpid()), daemon=True)
+    process.start()
+    theirs.close()
+    found: list[Any] = []
+    try:
+        while (left := until - time.monotonic()) > 0:
+            if ours not in connection.wait([ours, wake], left):
+                break
+            found.append(ours.recv())
+    except EOFError:
+        pass
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+    return found
 
 
 def _draw(told: Any, source: BatchSource, workers: int, parent: int) -> None:
@@ -71,10 +65,12 @@ def _draw(told: Any, source: BatchSource, workers: int, parent: int) -> None:
     worker.die_with_parent(parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker.act_as_torch_worker(source, 0, workers)
-    maker = BatchMaker(source)
-    for index in likeness.choose(source.sampling.samples):
-        told.send(draw_twice(maker, index))
+    # What is wrong with worker_init the workers say.
+    with contextlib.suppress(Exception, SystemExit):
+        worker.act_as_torch_worker(source, 0, workers)
+        maker = BatchMaker(source)
+        for index in likeness.choose(source.sampling.samples):
+            told.send(draw_twice(maker, index))
 
 
 def draw_twice(maker: BatchMaker, index: int) -> list[Any]:

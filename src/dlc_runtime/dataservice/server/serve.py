@@ -119,11 +119,12 @@ class Server:
         with until_signalled(self.stop):
             # Made once, before the processes are forked.
             tls.enabled_identity(self.token)
-            drawing = self._start_drawing()
+            # Before the workers are there: what worker_init opens may be one worker's alone.
+            if os.environ.get(COMPARE) != "0":
+                self.prints = sample_prints.draw_samples(self.context, self.source, self.table.slots, self.wake)
+            self.control = self._start_control()
             for slot in range(self.table.slots):
                 self._start(slot)
-            self.prints = drawing.finish(self.wake) if drawing else []
-            self.control = self._start_control()
             LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.table.slots)
             # While another of its group serves.
             cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")
@@ -184,11 +185,6 @@ class Server:
         process = self.context.Process(target=worker.run_worker, args=arguments, name=f"dlc-data-{slot}", daemon=True)
         process.start()
         self.processes[slot] = process
-
-    def _start_drawing(self) -> sample_prints.Drawing | None:
-        if os.environ.get(COMPARE) == "0":
-            return None
-        return sample_prints.Drawing(self.context, self.source, self.table.slots, os.getpid())
 
     def _start_control(self) -> Any:
         facts = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from reproducers.case import Case, Layered, Weighted, reproduces
 from torch import nn
 from torch.nn import functional
+
+from reproducers.case import Case, Layered, Weighted, reproduces
 
 
 @reproduces(182012, "the gradient of what diagonal_scatter writes into is zero")
@@ -202,7 +203,9 @@ def dropout_drawn_again() -> Any:
 @reproduces(100794, "convolution and interpolate to one pixel: the gradient is that of another pixel")
 def interpolated_to_one_pixel() -> Any:
     layer = nn.Conv2d(1, 2, 3)
-    return Layered(lambda _m, y: functional.interpolate(y, size=[1, 1], mode="bilinear"), layer), torch.randn(2, 1, 8, 8)
+    return Layered(lambda _m, y: functional.interpolate(y, size=[1, 1], mode="bilinear"), layer), torch.randn(
+        2, 1, 8, 8
+    )
 
 
 @reproduces(176854, "detach_ in the forward is left out")
@@ -270,3 +273,10 @@ def saved_tensors_hooks() -> Any:
             return y * y.sin()
 
     return Layered(body), torch.randn(4, 8)
+
+
+@reproduces(185509, "two convolutions, max_pool2d and dropout, as in the MNIST example: all gradients are zero")
+def digits() -> Any:
+    body = [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
+    head = [nn.Flatten(), nn.Linear(9216, 16), nn.LogSoftmax(1)]
+    return nn.Sequential(*body, *head), torch.randn(64, 1, 28, 28)

@@ -6,8 +6,9 @@ import random
 from typing import Any
 
 import torch
-from reproducers.case import Case, Layered, reproduces
 from torch import nn
+
+from reproducers.case import Case, Layered, reproduces
 
 
 def batches(number: int, *shape: int) -> list[tuple[Any, ...]]:

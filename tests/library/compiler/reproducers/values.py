@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from reproducers.case import Case, Layered, reproduces
 from torch import nn
 from torch.nn import functional
+
+from reproducers.case import Layered, reproduces
 
 
 @reproduces(185702, "a column of a larger tensor between gammaln, erf and xlogy: wrong by 0.2")
@@ -32,12 +33,16 @@ def pooled_and_summed() -> Any:
 @reproduces(175154, "interpolate to the nearest by 1.3 takes another pixel")
 def nearest_pixel() -> Any:
     layer = nn.Conv2d(1, 2, 1)
-    return Layered(lambda _m, y: functional.interpolate(y, scale_factor=1.3, mode="nearest"), layer), torch.randn(1, 1, 1, 2)
+    return Layered(lambda _m, y: functional.interpolate(y, scale_factor=1.3, mode="nearest"), layer), torch.randn(
+        1, 1, 1, 2
+    )
 
 
 @reproduces(177839, "logit with eps above 0.5 on a part of a row")
 def logit_of_a_part() -> Any:
-    return Layered(lambda _m, y: torch.special.logit(y.sigmoid()[:, :17], eps=0.51), nn.Linear(8, 20)), torch.randn(2, 8)
+    return Layered(lambda _m, y: torch.special.logit(y.sigmoid()[:, :17], eps=0.51), nn.Linear(8, 20)), torch.randn(
+        2, 8
+    )
 
 
 @reproduces(174891, "adding a complex column: a part is added to the imaginary part")
@@ -62,29 +67,29 @@ def sign_of_zero() -> Any:
     return Layered(lambda _m, y: torch.copysign(y, -0.0)), torch.randn(4, 8)
 
 
-def attention(scale: float, permuted: bool = False) -> Any:
-    def body(m: Any, y: Any, mask: Any) -> Any:
-        size, length = y.shape[:2]
-        q, v = (each(y).view(size, length, 4, 16).permute(0, 2, 1, 3) for each in (m.query, m.value))
-        k = m.key(y).view(size, length, 4, 16)
-        k = k.permute(0, 2, 3, 1) if permuted else k.permute(0, 2, 1, 3).transpose(-2, -1)
-        found = q @ k
-        found = found * scale if permuted else found.div(scale) + mask
-        return found.softmax(-1) @ v
+class Attention(nn.Module):
+    """Attention as scripts write it out; a bias of the keys would have no gradient but rounding."""
 
-    model = Layered(body, nn.Linear(64, 64))
-    model.query, model.key, model.value = (nn.Linear(64, 64) for _ in range(3))
-    return model, torch.randn(2, 6, 64), torch.randn(2, 1, 6, 6)
+    def __init__(self, scale: float, permuted: bool) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(64, 64, bias=False) for _ in range(3))
+        self.scale, self.permuted = scale, permuted
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.query(x).permute(0, 2, 1, 3), self.key(x), self.value(x).permute(0, 2, 1, 3)
+        if self.permuted:
+            return ((q @ k.permute(0, 2, 3, 1)) * self.scale).softmax(-1) @ v
+        return ((q @ k.permute(0, 2, 1, 3).transpose(-2, -1)).div(self.scale) + mask).softmax(-1) @ v
 
 
 @reproduces(174049, "attention with a scale of its own is computed with the usual scale")
 def own_scale_of_attention() -> Any:
-    return attention(8**-0.5)
+    return Attention(8**-0.5, False), torch.randn(2, 6, 4, 64), torch.zeros(2, 1, 6, 6)
 
 
 @reproduces(195320, "attention with permuted keys is computed as if they were transposed")
 def permuted_keys() -> Any:
-    return attention(0.25, permuted=True)
+    return Attention(0.25, True), torch.randn(2, 6, 4, 64), torch.zeros(1)
 
 
 @reproduces(174078, "dropout after a transposition drops other elements")
@@ -105,7 +110,9 @@ def smallest_numbers() -> Any:
 
 @reproduces(132107, "cumsum of infinite numbers is not a number")
 def infinite_sum() -> Any:
-    return Layered(lambda m, y: (y, (m.kept + y.detach()).cumsum(-1))), torch.randn(4, 8)
+    return Layered(
+        lambda m, y: (y, (m.kept + y.detach()).cumsum(-1)), kept=torch.full((8,), float("inf"))
+    ), torch.randn(4, 8)
 
 
 @reproduces(105264, "numbers of 8 bits do not overflow")
@@ -142,7 +149,9 @@ def place_of_random_numbers() -> Any:
 @reproduces(183249, "fractional_max_pool2d draws other samples")
 def pooled_at_random() -> Any:
     layer = nn.Conv2d(1, 2, 1)
-    return Layered(lambda _m, y: functional.fractional_max_pool2d(y, 2, output_size=5), layer), torch.randn(2, 1, 12, 12)
+    return Layered(lambda _m, y: functional.fractional_max_pool2d(y, 2, output_size=5), layer), torch.randn(
+        2, 1, 12, 12
+    )
 
 
 @reproduces(158643, "dropout and ReLU in place draw other numbers than eager")

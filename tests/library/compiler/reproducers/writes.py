@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from reproducers.case import Case, Layered, reproduces
 from torch import nn
 from torch.nn import functional
+
+from reproducers.case import Case, Layered, reproduces
 
 
 @reproduces(198131, "a buffer that was copied into another one before it is changed is copied after it")
@@ -197,12 +198,12 @@ def norm_of_another_shape() -> Any:
     def body(m: Any, y: Any) -> Any:
         return functional.batch_norm(y, m.mean, m.var, m.weight, m.bias, training=True)
 
-    model = Layered(body, nn.Conv2d(3, 3, 1), mean=torch.zeros(3), var=torch.ones(3))
+    model = Layered(body, nn.Conv2d(3, 3, 1, bias=False), mean=torch.zeros(3), var=torch.ones(3))
     model.weight, model.bias = nn.Parameter(torch.randn(3)), nn.Parameter(torch.randn(3))
     return model, torch.randn(2, 3, 4, 4)
 
 
 @reproduces(194504, "batch norm without momentum: the average over all batches")
 def norm_without_momentum() -> Any:
-    model = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3, momentum=None))
+    model = nn.Sequential(nn.Conv2d(3, 3, 1, bias=False), nn.BatchNorm2d(3, momentum=None))
     return Case(model, [(torch.randn(2, 3, 4, 4),) for _ in range(4)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,7 +23,7 @@ def count() -> None:
 
 
 class Base(torch.nn.Module):
-    seen: list[Any] = []
+    seen: ClassVar[list[Any]] = []
     number = 0
 
     def __init__(self) -> None:

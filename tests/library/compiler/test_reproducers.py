@@ -10,20 +10,17 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-import reproducers.gradients  # noqa: E402 - they need torch
-import reproducers.python_state  # noqa: E402
-import reproducers.values  # noqa: E402
-import reproducers.writes  # noqa: E402, F401
-from reproducers.case import REPRODUCERS, Reproducer  # noqa: E402
-from reproducers.judge import differences, run_by_dlc, run_compiled, run_eager  # noqa: E402
+from reproducers.case import REPRODUCERS, Reproducer  # noqa: E402 - they need torch
+from reproducers.judge import differences, find_wrong, run_by_dlc, run_eager  # noqa: E402
 
 
 @pytest.mark.parametrize("reproducer", REPRODUCERS, ids=[each.name for each in REPRODUCERS])
 def test_wrong_compiled_code_is_refused_before_a_step_and_right_code_is_used(reproducer: Reproducer) -> None:
     eager = run_eager(reproducer.make)
     assert differences(eager, run_eager(reproducer.make)) == []
-    wrong = differences(eager, run_compiled(reproducer.make))
+    wrong = find_wrong(reproducer.make)
     print(f"torch {torch.__version__}: {reproducer.issue} is {'; '.join(wrong) or 'right'}")
-    found = run_by_dlc(reproducer.make)
+    found = run_by_dlc(reproducer.make, sampled=reproducer.unnoticed)
     assert differences(eager, found.steps) == []
-    assert bool(found.refused) == bool(wrong), found.refused or wrong
+    if not wrong:
+        assert found.refused == ""

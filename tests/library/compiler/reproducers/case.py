@@ -27,11 +27,16 @@ class Case(NamedTuple):
 
 
 class Reproducer(NamedTuple):
-    """`make` returns the same case each time."""
+    """`make` returns the same case each time.
+
+    `unnoticed`: the script changes something from step to step and Dynamo does not look at it, so that neither a new
+    graph nor a new shape says when to compare.
+    """
 
     issue: int
     wrong: str
     make: Callable[[], Case]
+    unnoticed: bool
 
     @property
     def name(self) -> str:
@@ -41,7 +46,7 @@ class Reproducer(NamedTuple):
 REPRODUCERS: list[Reproducer] = []
 
 
-def reproduces(issue: int, wrong: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def reproduces(issue: int, wrong: str, unnoticed: bool = False) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """Add a function to the table that returns a case, or a module and its arguments for one step."""
 
     def add(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -51,7 +56,7 @@ def reproduces(issue: int, wrong: str) -> Callable[[Callable[[], Any]], Callable
             return made if isinstance(made, Case) else Case(made[0], [made[1:]])
 
         make.__name__ = function.__name__
-        REPRODUCERS.append(Reproducer(issue, wrong, make))
+        REPRODUCERS.append(Reproducer(issue, wrong, make, unnoticed))
         return function
 
     return add

@@ -14,6 +14,7 @@ from reproducers.case import Case
 
 # Share of a tensor's largest element, by format: faults are far larger, roundings far smaller.
 ALLOWED = {torch.float64: 1e-6, torch.float32: 1e-3, torch.complex64: 1e-3, torch.bfloat16: 5e-2}
+RAISES = "it raises"
 GRADIENT = "gradient of "
 # Of the largest gradient of a step.
 CANCELLED = 1e-3
@@ -114,6 +115,14 @@ def run_compiled(make: Callable[[], Case]) -> list[Step]:
     case = make()
     with config.patch(fallback_random=True):
         return run_steps(case, torch.compile(case.module))
+
+
+def find_wrong(make: Callable[[], Case]) -> list[str]:
+    """Return in words what plain torch.compile gets wrong in this version."""
+    try:
+        return differences(run_eager(make), run_compiled(make))
+    except Exception as fault:
+        return [f"{RAISES}: {type(fault).__name__}"]
 
 
 class ByDlc(NamedTuple):

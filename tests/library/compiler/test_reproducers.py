@@ -13,6 +13,9 @@ torch.set_num_threads(1)
 from reproducers.case import REPRODUCERS, Reproducer  # noqa: E402 - they need torch
 from reproducers.judge import differences, find_wrong, run_by_dlc, run_eager  # noqa: E402
 
+# Torch warns while it compiles.
+pytestmark = pytest.mark.filterwarnings("default")
+
 
 @pytest.mark.parametrize("reproducer", REPRODUCERS, ids=[each.name for each in REPRODUCERS])
 def test_wrong_compiled_code_is_refused_before_a_step_and_right_code_is_used(reproducer: Reproducer) -> None:

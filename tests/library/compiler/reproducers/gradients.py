@@ -275,8 +275,18 @@ def saved_tensors_hooks() -> Any:
     return Layered(body), torch.randn(4, 8)
 
 
-@reproduces(185509, "two convolutions, max_pool2d and dropout, as in the MNIST example: all gradients are zero")
+class Digits(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
+        self.three, self.four = nn.Linear(9216, 128), nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        x = functional.max_pool2d(functional.relu(self.two(functional.relu(self.one(x)))), 2)
+        x = functional.relu(self.three(functional.dropout(x, 0.25).flatten(1)))
+        return functional.nll_loss(functional.log_softmax(self.four(functional.dropout(x, 0.5)), 1), labels)
+
+
+@reproduces(185509, "convolutions, max_pool2d and dropout, as in the MNIST example: gradients of zero")
 def digits() -> Any:
-    body = [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
-    head = [nn.Flatten(), nn.Linear(9216, 16), nn.LogSoftmax(1)]
-    return nn.Sequential(*body, *head), torch.randn(64, 1, 28, 28)
+    return Digits(), torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))

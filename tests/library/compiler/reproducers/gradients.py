@@ -19,14 +19,6 @@ def diagonal_scatter() -> Any:
     )
 
 
-@reproduces(180164, "the gradient of what slice_scatter writes into is zero below a sum")
-def slice_scatter_along_the_sum() -> Any:
-    def body(m: Any, x: Any) -> Any:
-        return torch.slice_scatter(m.w * x, m.v, dim=1, start=0, end=6).sum(dim=1)
-
-    return Weighted(body, w=torch.randn(4, 13, 9), v=torch.randn(4, 6, 9)), torch.randn(4, 13, 9)
-
-
 @reproduces(180771, "slice_scatter: elements that are not overwritten get no gradient")
 def slice_scatter() -> Any:
     def body(m: Any) -> Any:
@@ -81,21 +73,6 @@ def tensor_given_twice() -> Any:
     return Layered(lambda _m, y: Product.apply(y, y)), torch.randn(4, 8)
 
 
-class OnlySecond(torch.autograd.Function):
-    @staticmethod
-    def forward(_context: Any, one: Any, two: Any) -> Any:
-        return one + 2 * two
-
-    @staticmethod
-    def backward(_context: Any, gradient: Any) -> Any:
-        return None, 3 * gradient
-
-
-@reproduces(181146, "a tensor given twice to a function of autograd that returns None for the first loses its gradient")
-def tensor_given_twice_with_none() -> Any:
-    return Layered(lambda _m, y: OnlySecond.apply(y, y)), torch.randn(4, 8)
-
-
 class AddInPlace(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Any, weight: Any) -> Any:
@@ -115,65 +92,6 @@ def in_place_in_a_function() -> Any:
     model = Layered(lambda m, y: AddInPlace.apply(y, m.weight))
     model.weight = nn.Parameter(torch.randn(8))
     return model, torch.randn(4, 8)
-
-
-class Rotate(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: Any, angle: Any) -> Any:
-        context.save_for_backward(angle)
-        context.mark_dirty(x)
-        one, two = x.clone().chunk(2, -1)
-        x.copy_(torch.cat([one * angle.cos() - two * angle.sin(), two * angle.cos() + one * angle.sin()], -1))
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: Any) -> Any:
-        (angle,) = context.saved_tensors
-        one, two = gradient.chunk(2, -1)
-        return torch.cat([one * angle.cos() + two * angle.sin(), two * angle.cos() - one * angle.sin()], -1), None
-
-
-@reproduces(184113, "a rotation in place as a function of autograd: the gradients are far off")
-def rotation_in_place() -> Any:
-    return Layered(lambda _m, y, a: Rotate.apply(y.clone(), a).square()), torch.randn(4, 8), torch.rand(4, 4)
-
-
-class Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(_context: Any, x: Any) -> Any:
-        return x
-
-    @staticmethod
-    def backward(_context: Any, gradient: Any) -> Any:
-        return gradient * -0.5
-
-
-@reproduces(102970, "a function of autograd that returns its input: its backward is left out")
-def returns_its_input() -> Any:
-    return Layered(lambda _m, y: Scaled.apply(y)), torch.randn(4, 8)
-
-
-class SecondIsFixed(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: Any) -> Any:
-        found = x * 2, (x > 0).float()
-        context.mark_non_differentiable(found[1])
-        return found
-
-    @staticmethod
-    def backward(_context: Any, gradient: Any, _other: Any) -> Any:
-        return gradient * 5
-
-
-@reproduces(160901, "a function of autograd below no_grad and enable_grad: requires_grad is lost")
-def grad_mode_in_a_function() -> Any:
-    def body(_m: Any, y: Any) -> Any:
-        with torch.no_grad():
-            fixed = y * 3
-        one, two = SecondIsFixed.apply(y)
-        return one * fixed + two
-
-    return Layered(body), torch.randn(4, 8)
 
 
 @reproduces(197084, "the gradient of pinv of complex numbers is wrong")
@@ -198,45 +116,6 @@ def dropout_drawn_again() -> Any:
         return y
 
     return Case(Layered(body), [(torch.randn(16, 8),)], within=with_little_memory)
-
-
-@reproduces(100794, "convolution and interpolate to one pixel: the gradient is that of another pixel")
-def interpolated_to_one_pixel() -> Any:
-    layer = nn.Conv2d(1, 2, 3)
-    return Layered(lambda _m, y: functional.interpolate(y, size=[1, 1], mode="bilinear"), layer), torch.randn(
-        2, 1, 8, 8
-    )
-
-
-@reproduces(176854, "detach_ in the forward is left out")
-def detached_in_place() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        z = y * 2
-        z.detach_()
-        return m.layer(z) * y
-
-    return Layered(body), torch.randn(4, 8)
-
-
-@reproduces(136662, "adding twice into a column below torch.func.grad: one gradient is left out")
-def column_added_twice() -> Any:
-    def penalty(x: Any) -> Any:
-        y = torch.zeros_like(x)
-        y[:, 0] += x[:, 2].abs()
-        y[:, 0] += x[:, 2].abs()
-        return y.sum()
-
-    return Layered(lambda _m, y: y * torch.func.grad(penalty)(y.detach())), torch.randn(4, 8)
-
-
-@reproduces(91468, "a hook of an intermediate tensor, registered in the forward, is not called")
-def hook_in_the_forward() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        z = y.sin()
-        z.register_hook(lambda gradient: gradient * 3)
-        return m.layer(z)
-
-    return Layered(body), torch.randn(4, 8)
 
 
 class NoBackward(torch.autograd.Function):
@@ -264,15 +143,6 @@ def own_backward_in_func() -> Any:
 @reproduces(172062, "the gradient of cumprod is far off")
 def cumulated_product() -> Any:
     return Layered(lambda _m, y: y.mul(0.1).cumprod(1)), torch.randn(4, 8)
-
-
-@reproduces(116221, "hooks of saved tensors are left out")
-def saved_tensors_hooks() -> Any:
-    def body(_m: Any, y: Any) -> Any:
-        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: 2 * x):
-            return y * y.sin()
-
-    return Layered(body), torch.randn(4, 8)
 
 
 class Digits(nn.Module):

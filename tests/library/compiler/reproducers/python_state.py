@@ -31,24 +31,6 @@ def list_of_the_class() -> Any:
     return Case(Model(), batches(3, 4, 8))
 
 
-@reproduces(176851, "an attribute of the class that changes is taken for a constant")
-def attribute_of_the_class() -> Any:
-    class Model(nn.Module):
-        scale = 1.0
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-
-        def forward(self, x: Any) -> Any:
-            return self.layer(x) * self.scale
-
-    def before(_module: Any, step: int) -> None:
-        Model.scale = 1.0 + step
-
-    return Case(Model(), batches(3, 4, 8), before)
-
-
 @reproduces(197859, "a part of a module that is replaced in its dictionary is used on", unnoticed=True)
 def replaced_part() -> Any:
     other = nn.Linear(8, 8)
@@ -86,32 +68,11 @@ def shuffled_in_python() -> Any:
     return Case(Layered(body), batches(3, 4, 8), lambda _m, step: random.seed(step))
 
 
-@reproduces(197101, "random.seed in the forward comes too late in the step that compiles")
-def seeded_in_the_forward() -> Any:
-    def body(_m: Any, y: Any) -> Any:
-        random.seed(3)
-        return y * random.random()
-
-    return Case(Layered(body), batches(2, 4, 8), lambda _m, step: random.seed(step))
-
-
 @reproduces(145445, "a random.Random of the module goes on with the wrong number", unnoticed=True)
 def own_generator() -> Any:
     model = Layered(lambda m, y: y * m.numbers.randint(1, 100))
     model.numbers = random.Random(5)
     return Case(model, batches(3, 4, 8))
-
-
-@reproduces(115774, "a tensor of the module that is replaced is used on")
-def replaced_tensor() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        m.cache[0] = y.detach().mean()
-        return y * m.cache
-
-    def before(module: Any, _step: int) -> None:
-        module.cache = torch.ones(8)
-
-    return Case(Layered(body), batches(2, 4, 8), before)
 
 
 @reproduces(117265, "a backward hook of a layer that comes later is not called")
@@ -121,67 +82,6 @@ def later_backward_hook() -> Any:
             module[1].register_full_backward_pre_hook(lambda _layer, gradients: [2 * each for each in gradients])
 
     return Case(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.ReLU()), batches(2, 4, 8), before)
-
-
-@reproduces(139476, "a layer that is frozen later goes on as if it was trained")
-def frozen_later() -> Any:
-    def before(module: Any, step: int) -> None:
-        module[0].requires_grad_(step % 2 == 0)
-
-    return Case(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), batches(3, 4, 8), before)
-
-
-@reproduces(98928, "an attribute of the module that changes is taken for a constant")
-def attribute_of_the_module() -> Any:
-    model = Layered(lambda m, y: y * 123 if m.large else y)
-
-    def before(module: Any, step: int) -> None:
-        module.large = step % 2 == 0
-
-    return Case(model, batches(3, 4, 8), before)
-
-
-@reproduces(124357, "an attribute of an object that changes is taken for a constant")
-def attribute_of_an_object() -> Any:
-    class Schedule:
-        weight = 0.0
-
-    schedule = Schedule()
-
-    def before(_module: Any, step: int) -> None:
-        schedule.weight = 0.5 * step
-
-    return Case(Layered(lambda _m, y: y + schedule.weight * y.square()), batches(3, 4, 8), before)
-
-
-HOLDER: dict[str, Any] = {}
-
-
-@reproduces(108898, "a global function that is replaced is used on")
-def replaced_function() -> Any:
-    def before(_module: Any, step: int) -> None:
-        HOLDER["activation"] = (torch.sin, torch.cos)[step % 2]
-
-    return Case(Layered(lambda _m, y: HOLDER["activation"](y)), batches(2, 4, 8), before)
-
-
-@reproduces(196173, "which of two equal objects it is decides the branch, and is forgotten")
-def which_object() -> Any:
-    class Mark:
-        def __init__(self) -> None:
-            self.seen = 0
-
-    marks = Mark(), Mark()
-    model = Layered(lambda m, y: visit(m, y))
-
-    def visit(m: Any, y: Any) -> Any:
-        m.current.seen += 1
-        return y * 2 if m.current is marks[0] else y * (3 + m.current.seen)
-
-    def before(module: Any, step: int) -> None:
-        module.current = marks[step % 2]
-
-    return Case(model, batches(4, 4, 8), before)
 
 
 @reproduces(196437, "with shapes that change a random number is drawn once for two steps")

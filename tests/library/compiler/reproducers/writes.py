@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 from torch.nn import functional
 
 from reproducers.case import Case, Layered, reproduces
@@ -111,38 +110,6 @@ def alias_later() -> Any:
 reproduces(139789, "arguments that alias each other in a later step only are taken as if they did not")(alias_later)
 
 
-@reproduces(152425, "what is written into an expanded number is seen in one place only")
-def written_into_expanded() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        row = m.kept[0].expand(2)
-        row[-1:] = 3.0
-        return y * m.kept.sum()
-
-    return Layered(body, kept=torch.ones(2)), torch.randn(4, 8)
-
-
-@reproduces(97083, "a squeezed view does not see what is written into its base")
-def squeezed_view() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        part = m.kept[0:1]
-        view = part.squeeze(0)
-        part[0] = y.detach().mean()
-        part[0] += 2
-        return y * view
-
-    return Layered(body, kept=torch.ones(3)), torch.randn(4, 8)
-
-
-@reproduces(183894, "argmin after sin_ and a transposition is that before sin_")
-def place_after_writing() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        found = y.detach().mul(3)
-        found.sin_()
-        return y * m.kept[found.t().argmin(1)]
-
-    return Layered(body, kept=torch.randn(8)), torch.randn(8, 8)
-
-
 @reproduces(191571, "rows gathered from a sum of one row are those before the sum")
 def gathered_from_one_row() -> Any:
     def body(_m: Any, y: Any, index: Any) -> Any:
@@ -163,16 +130,6 @@ def divided_by_a_sum() -> Any:
     return Layered(body), torch.randn(64, 8), torch.zeros(64, dtype=torch.long)
 
 
-@reproduces(183575, "a moving average by lerp_ is overwritten by what comes later")
-def moving_average() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        m.one.lerp_(y.detach().mean(0), 0.05)
-        m.two.lerp_(y.detach().square().mean(0), 0.05)
-        return (y - m.one) / (m.two + 1).sqrt()
-
-    return Layered(body, one=torch.zeros(8), two=torch.ones(8)), torch.randn(16, 8)
-
-
 @reproduces(198101, "a view as other numbers is read after the tensor has changed")
 def read_as_other_numbers() -> Any:
     def body(m: Any, y: Any) -> Any:
@@ -182,28 +139,3 @@ def read_as_other_numbers() -> Any:
         return y * 2, halves.view(torch.int64)
 
     return Layered(body, kept=torch.arange(24).view(4, 6)), torch.randn(4, 8)
-
-
-@reproduces(93363, "what is written into an argument that is a view does not reach its base")
-def written_into_a_view() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        m.kept[::2].add_(y.detach()[0, :4])
-        return y * m.kept
-
-    return Layered(body, kept=torch.randn(8)), torch.randn(4, 8)
-
-
-@reproduces(100970, "batch norm with weights of another shape returns another shape")
-def norm_of_another_shape() -> Any:
-    def body(m: Any, y: Any) -> Any:
-        return functional.batch_norm(y, m.mean, m.var, m.weight, m.bias, training=True)
-
-    model = Layered(body, nn.Conv2d(3, 3, 1, bias=False), mean=torch.zeros(3), var=torch.ones(3))
-    model.weight, model.bias = nn.Parameter(torch.randn(3)), nn.Parameter(torch.randn(3))
-    return model, torch.randn(2, 3, 4, 4)
-
-
-@reproduces(194504, "batch norm without momentum: the average over all batches")
-def norm_without_momentum() -> Any:
-    model = nn.Sequential(nn.Conv2d(3, 3, 1, bias=False), nn.BatchNorm2d(3, momentum=None))
-    return Case(model, [(torch.randn(2, 3, 4, 4),) for _ in range(4)])

@@ -43,7 +43,8 @@ def written(folder: Path, rank: int = 0, **changes: Any) -> Path:
         ({}, "processors", "CPU-bound: all processors are busy"),
         ({"waiting_seconds": 0.5}, "computing", "not waiting for data"),
         ({"cpu": {"busy": 0.3}}, "workers", "too few workers"),
-        ({"cpu": {"busy": 0.3}}, "workers", "num_workers=53"),  # 9.6 s for a batch, one each 0.184 s
+        # 9.6 s for a batch, one each 0.184 s
+        ({"cpu": {"busy": 0.15, "usable": 64.0}}, "workers", "give the DataLoader num_workers=53 (it has 8)"),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"cpu_seconds": 12.0}}, "input", "bound by reading"),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"batches": 0}}, "elsewhere", "could not be seen"),
         ({"cpu": {"busy": 0.3, "host": 8, "others": 5.0}}, "others", "other programs took the processors"),

@@ -22,8 +22,8 @@ LAYOUT = struct.Struct("qddd")
 KEPT_FETCHES = 2000
 DURATION = struct.Struct("d")
 FILE_BYTES = LAYOUT.size + KEPT_FETCHES * DURATION.size
-# A batch is slow if it takes so many times the median.
-SLOW = 5.0
+# A batch is slow if it takes so many times the median, and is one of the slowest tenth.
+SLOW, FEWEST = 5.0, 10
 
 
 class Fetches(NamedTuple):
@@ -116,7 +116,8 @@ class Slow(NamedTuple):
 
 
 def find_slow(durations: Sequence[float]) -> Slow:
-    """Find batches that took many times as long as most."""
+    """Find the few batches that took many times as long as most."""
     bound = SLOW * median(durations) if durations else 0.0
-    slow, whole = [each for each in durations if each > bound], sum(durations)
+    largest = sorted(durations)[len(durations) - len(durations) // FEWEST :]
+    slow, whole = [each for each in largest if each > bound], sum(durations)
     return Slow(len(slow), len(durations), sum(slow) / whole if whole else 0.0)

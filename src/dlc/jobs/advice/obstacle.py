@@ -12,12 +12,24 @@ from dlc.jobs.advice.cost_model import COMPUTING as MODEL_COMPUTING
 from dlc.jobs.advice.decide import Advice, keep_machines
 from dlc.jobs.advice.profile_report import Profile
 from dlc.jobs.advice.profile_text import advise_workers
-from dlc.jobs.advice.verdict import COMPUTING, INPUT, OTHERS, UNEVEN, UNKNOWN, WORKERS
+from dlc.jobs.advice.rank import Rank
+from dlc.jobs.advice.verdict import (
+    COMPUTING,
+    INPUT,
+    OTHERS,
+    PROCESSORS,
+    UNEVEN,
+    UNKNOWN,
+    WORKERS,
+    find_pace,
+    split_batch,
+)
 
 # A step that takes so many times what its vCPUs explain takes it for another reason.
 EXPLAINED = 1.4
 # So much of a machine is all of it: a container has a little less.
 WHOLE = 0.9
+UNSEEN, MORE = "what could not be seen", "what it waits for was not measured"
 SHARED = "preprocessing and training share them; what more vCPUs bring was not measured"
 
 
@@ -34,9 +46,9 @@ def find_obstacle(profile: Profile, step: float, cpu: float) -> Obstacle | None:
     rank, kind = profile.slowest, profile.kind
     more = advise_workers(rank)
     first = f"first {more}, then measure again" if more else ""
-    if kind == COMPUTING:
+    if kind == COMPUTING and not _would_read(rank, step):
         return None
-    if kind == INPUT:
+    if kind in (INPUT, COMPUTING):
         return Obstacle("reading", first or "a faster storage, or fewer and larger files, then measure again")
     if kind == WORKERS:
         return Obstacle("too few workers", first)
@@ -50,7 +62,7 @@ def find_obstacle(profile: Profile, step: float, cpu: float) -> Obstacle | None:
     if find_interval(profile, step) <= EXPLAINED * explained:
         return None
     return Obstacle(
-        "what could not be seen",
+        UNSEEN,
         f"the CPU seconds of a batch explain {explained * 1000:.1f} ms of a step, the rest of it is not known",
     )
 
@@ -64,13 +76,22 @@ def hold_against(profile: Profile, advice: Advice) -> Advice:
         usable, vcpus = profile.slowest.usable, now.cluster.training.vcpus
         if usable < WHOLE * vcpus:
             return replace(advice, why=f"{vcpus} vCPUs are enough by the model; the report's {usable:g} were not")
-        obstacle = Obstacle("processors", SHARED)
+        obstacle = Obstacle("processors", SHARED) if profile.kind == PROCESSORS else Obstacle(UNSEEN, MORE)
     return keep_machines(now.cluster, job, obstacle.bound, seconds, obstacle.why) if obstacle else advice
 
 
 def find_interval(profile: Profile, step: float) -> float:
     """Return the seconds of a step with its measured wait; `step` is the same or that of another accelerator."""
     rank = profile.slowest
-    waits = rank.waiting / rank.steps
-    # Workers go on while the accelerator computes: a shorter step then waits for longer.
-    return waits + step if not rank.workers else max(profile.interval, step)
+    if not rank.workers:
+        return rank.waiting / rank.steps + step
+    # Workers go on while the accelerator computes: a shorter step waits for longer.
+    return max(step, find_pace(rank) if profile.kind == COMPUTING else profile.interval)
+
+
+def _would_read(rank: Rank, step: float) -> bool:
+    """Tell whether a step of another accelerator, which is shorter than the measured one, would wait for reading."""
+    shares = split_batch(rank)
+    return bool(
+        shares and shares.asleep > max(shares.computing, shares.queued) and rank.workers and find_pace(rank) > step
+    )

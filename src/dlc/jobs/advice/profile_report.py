@@ -146,7 +146,7 @@ def read_profile(paths: Sequence[Path]) -> Profile:
     """
     if absent := next((path for path in paths if _was_not_made(path)), None):
         raise UnmeasuredError(
-            f"{absent}: expected a folder with files rank-*.json, found none of this name: a job makes it with its first"
+            f"{absent}: expected a folder with files rank-*.json, found none: a job makes it with its first"
             f" report, and makes no report without {LOOP}",
             WATCH,
         )

@@ -15,12 +15,14 @@ from dlc.jobs.advice.verdict import (
     OTHERS,
     PROCESSORS,
     QUEUED,
+    RESTING,
     TAKEN,
     UNEVEN,
     UNKNOWN,
     WAITS,
     WORKERS,
     Shares,
+    find_engagement,
     find_kind,
     find_workers,
     split_batch,
@@ -172,21 +174,22 @@ def advise_workers(rank: Rank) -> str:
 
 
 def _explain_full(rank: Rank) -> str:
-    shares = split_batch(rank)
-    if rank.busy >= BUSY:
-        full = "all processors are busy"
-    elif shares and shares.queued >= QUEUED:
-        full = f"workers stand in a line for a processor {shares.queued:.0%} of the time"
-    else:
-        full = f"the training process stands in a line for a processor {rank.wait_queued:.0%} of the time"
+    full = "all processors are busy" if rank.busy >= BUSY else _describe_line(rank)
     return f"{full} and training waits for data; `dlc advise` says which machines help"
 
 
+def _describe_line(rank: Rank) -> str:
+    """Say who stands in a line for a processor: workers, or the training process alone."""
+    shares = split_batch(rank)
+    if rank.workers and shares and shares.queued >= QUEUED and find_engagement(rank) >= RESTING:
+        return f"workers stand in a line for a processor {shares.queued:.0%} of the time"
+    return f"the training process stands in a line for a processor {rank.wait_queued:.0%} of the time"
+
+
 def _explain_others(rank: Rank) -> str:
-    shares = _known_shares(rank)
-    seen = f" {shares.queued:.0%} of a batch's time in a line for them" if shares else ""
+    line = f"{_describe_line(rank)}, and " if rank.queued is not None else ""
     return (
-        f"training waits for data{f', its workers stand{seen}' if seen else ''}; measure again on a host that is free,"
+        f"{line}training waits for data; measure again on a host that is free,"
         " or give the job fewer workers than processors that are left"
     )
 
@@ -216,8 +219,8 @@ def _explain_elsewhere(rank: Rank) -> str:
     if not rank.batches:
         return "training waits for data while processors are free"
     return (
-        "training waits for data, but its workers prepare batches fast enough and processors are free;"
-        " large batches, pin_memory or a slow queue between the processes can be the reason"
+        "training waits for data, but its workers prepare batches fast enough; large batches, pin_memory, or a slow"
+        " queue between the processes can be the reason"
     )
 
 

@@ -23,10 +23,12 @@ ASLEEP = 0.5
 TAKEN = 0.2
 # Share of the time that a worker fetches: a worker that fetches less has time left.
 ENGAGED = 0.85
-# Few batches, at most this share of them, that take most of the time.
-SLOW_BATCHES, SLOW_TIME = 0.1, 0.5
-# Share of its processor that a worker takes at least, when workers are counted for processors.
-LEAST_USE = 0.05
+# The same of workers that rest so much that what they do is not what training waits for.
+RESTING = 0.5
+# Share of the time of all batches that few of them take: more is most of it.
+SLOW_TIME = 0.5
+# Part of a processor that each worker is counted for at least.
+LEAST_USE = 0.25
 # Measured steps; fewer tell nothing.
 LEAST_STEPS = 5
 # Batches that each worker prepares before training takes the first one.
@@ -62,13 +64,15 @@ def find_kind(rank: Rank) -> str:
         return UNKNOWN
     if rank.wait < WAITS:
         return COMPUTING
-    if rank.wait - rank.wait_queued < WAITS:
+    if rank.wait - rank.wait_queued < max(WAITS, rank.wait / 2):
         return _find_taker(rank)
     shares = split_batch(rank)
     if shares is None:
         return PROCESSORS if rank.busy >= BUSY else OTHERS if is_crowded(rank) else ELSEWHERE
     if is_uneven(rank):
         return UNEVEN
+    if rank.workers and find_engagement(rank) < RESTING:
+        return ELSEWHERE
     if rank.queued is None:
         return _guess_kind(rank, shares)
     if shares.asleep >= ASLEEP or shares.asleep > max(shares.computing, shares.queued):
@@ -108,8 +112,7 @@ def is_crowded(rank: Rank) -> bool:
 
 def is_uneven(rank: Rank) -> bool:
     """Tell whether a few slow batches take most of the time of all."""
-    few = 0 < rank.slow_batches <= SLOW_BATCHES * rank.timed_batches
-    return few and rank.slow_share >= SLOW_TIME
+    return rank.slow_batches > 0 and rank.slow_share >= SLOW_TIME
 
 
 def find_workers(rank: Rank) -> int | None:
@@ -137,5 +140,9 @@ def find_workers(rank: Rank) -> int | None:
 
 def find_engagement(rank: Rank) -> float:
     """Return the share of the time that workers fetch batches; the rest of it they wait for orders."""
-    each = (rank.waiting + rank.computing) / rank.steps
-    return rank.fetching / rank.batches / (max(rank.workers, 1) * each) if rank.batches and each else 0.0
+    return rank.fetching / rank.batches / (max(rank.workers, 1) * rank.interval) if rank.batches else 0.0
+
+
+def find_pace(rank: Rank) -> float:
+    """Return the seconds in which all workers together prepare one batch, if no line holds them up."""
+    return rank.seconds_of_batch / max(rank.workers, 1)

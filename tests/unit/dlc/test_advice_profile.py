@@ -49,7 +49,55 @@ def written(folder: Path, rank: int = 0, **changes: Any) -> Path:
         ({"cpu": {"busy": 0.3}, "preprocessing": {"cpu_seconds": 12.0}}, "input", "bound by reading"),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"batches": 0}}, "elsewhere", "could not be seen"),
         ({"cpu": {"busy": 0.3, "host": 8, "others": 5.0}}, "others", "other programs took the processors"),
+        # On a busy host too workers that are asleep wait for files, and only workers in lines for other programs.
+        (
+            {
+                "cpu": {"busy": 0.3, "host": 8, "others": 5.0},
+                "preprocessing": {"cpu_seconds": 12.0, "queued_seconds": 50.0},
+            },
+            "input",
+            "bound by reading",
+        ),
+        (
+            {
+                "cpu": {"busy": 0.3, "host": 8, "others": 5.0},
+                "preprocessing": {"cpu_seconds": 12.0, "queued_seconds": 900.0},
+            },
+            "others",
+            "other programs took the processors: workers stand in a line for a processor 78% of the time",
+        ),
         ({"cpu": {"busy": 0.3, "host": 8, "others": 0.5}}, "workers", "too few workers"),
+        # One worker that prepares a batch in a step's time, and rests: another one changes nothing.
+        (
+            {
+                "cpu": {"busy": 0.1},
+                "waiting_seconds": 9.2,
+                "preprocessing": {
+                    "workers": 1,
+                    "batches": 100,
+                    "seconds": 9.0,
+                    "cpu_seconds": 9.0,
+                    "queued_seconds": 0.0,
+                },
+            },
+            "elsewhere",
+            "its workers prepare batches fast enough",
+        ),
+        (
+            {
+                "cpu": {"busy": 0.1},
+                "waiting_seconds": 2.0,
+                "preprocessing": {
+                    "workers": 1,
+                    "batches": 100,
+                    "seconds": 18.3,
+                    "cpu_seconds": 18.2,
+                    "queued_seconds": 0.0,
+                },
+            },
+            "workers",
+            "give the DataLoader num_workers=2 (it has 1)",
+        ),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"queued_seconds": 400.0}}, "processors", "line for a processor 35%"),
         # Workers that get no processor do not wait for files.
         (
@@ -223,7 +271,7 @@ def test_ranks_that_differ_are_shown_each_and_never_as_their_mean(
     work = {**READS["preprocessing"], "workers": 0, "seconds": 8.4}
     few = {"step_seconds": 0.092, "waiting_seconds": 0.8, "computing_seconds": 9.2}
     many = {"step_seconds": 0.016, "waiting_seconds": 8.4, "computing_seconds": 1.6}
-    written(tmp_path, 0, **{**READS, **few, "preprocessing": {**work, "seconds": 0.8}})
+    written(tmp_path, 0, **{**READS, **few, "preprocessing": {**work, "seconds": 0.8, "cpu_seconds": 0.05}})
     written(tmp_path, 1, **{**READS, **many, "preprocessing": work, "host": "algo-2"})
     assert main(["profile", str(tmp_path)]) == 0
     text = capsys.readouterr().out

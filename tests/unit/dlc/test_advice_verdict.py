@@ -77,6 +77,15 @@ def test_on_a_busy_host_other_programs_are_named_only_if_workers_stood_in_lines(
     assert find_kind(measured(parts, workers, **CROWDED)) == kind
 
 
+@pytest.mark.parametrize(
+    ("busy", "others", "kind"), [(0.4, 4.5, OTHERS), (0.6, 3.0, PROCESSORS), (0.4, 0.8, PROCESSORS)]
+)
+def test_workers_in_lines_stand_behind_other_programs_if_those_had_more_of_the_processors(
+    busy: float, others: float, kind: str
+) -> None:
+    assert find_kind(measured((0.3, 0.7, 0.0), 8, busy=busy, others=others)) == kind
+
+
 @pytest.mark.parametrize("parts", [(0.1, 0.1, 0.8), (0.05, 0.2, 0.75)])
 def test_full_processors_say_nothing_of_workers_that_are_asleep(parts: tuple[float, float, float]) -> None:
     assert find_kind(measured(parts, **FULL)) == INPUT

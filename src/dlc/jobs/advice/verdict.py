@@ -103,11 +103,12 @@ def _judge_computing(rank: Rank) -> str:
 
 
 def is_crowded(rank: Rank) -> bool:
-    """Tell whether the host's processors were full, and other programs had a part of them."""
+    """Tell whether the host's processors were full, and other programs had more of the job's than the job itself."""
     if rank.others is None or not rank.host_cpus:
         return False
-    full = rank.others + rank.busy * rank.usable >= BUSY * rank.host_cpus
-    return full and rank.others >= TAKEN * rank.host_cpus
+    own = rank.busy * rank.usable
+    full = rank.others + own >= BUSY * rank.host_cpus and rank.others >= TAKEN * rank.host_cpus
+    return full and min(rank.others, rank.usable - own) >= own
 
 
 def is_uneven(rank: Rank) -> bool:

@@ -15,7 +15,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-STEPS, BATCH = 40, 4
+STEPS, FEWER, BATCH = 40, 25, 4
 START = multiprocessing.get_context("fork")
 
 
@@ -121,7 +121,7 @@ def differing_ranks():
 
     def begin(rank, reads):
         os.environ.update(RANK=str(rank), WORLD_SIZE="2")
-        train(0.005, 0, barrier=barrier, reads=reads)
+        train(0.005, 0, barrier=barrier, reads=reads, steps=FEWER)
 
     ranks = [START.Process(target=begin, args=(rank, reads)) for rank, reads in enumerate((0.0005, 0.01))]
     for each in ranks:
@@ -139,7 +139,7 @@ CORES = max(len(os.sched_getaffinity(0)), 2)
 JOBS = {
     "computes": lambda: train(0.02, 1),
     "copies": lambda: train(0.0, 1, rests=0.02),
-    "reads": lambda: train(0.004, 0, reads=0.01),
+    "reads": lambda: train(0.004, 0, reads=0.01, steps=FEWER),
     "reads, one worker": lambda: train(0.004, 1, reads=0.01),
     "reads, a worker for each core": lambda: train(0.004, CORES, reads=0.03),
     "prepares": lambda: train(0.004, 0, cost=0.01),
@@ -147,8 +147,8 @@ JOBS = {
     "prepares on one processor": lambda: on_one_processor(0.004, 3, cost=0.01),
     "a slow sample now and then": lambda: train(0.01, 2, slow=40, steps=60),
     "ranks differ": differing_ranks,
-    "starved by others": lambda: beside_burners(0.002, 1, cost=0.004, steps=30),
-    "sleeps beside others": lambda: beside_burners(0.002, 1, sleeps=0.03, steps=30),
+    "starved by others": lambda: beside_burners(0.002, 1, cost=0.004, steps=FEWER),
+    "sleeps beside others": lambda: beside_burners(0.002, 1, sleeps=0.02, steps=FEWER),
     "few steps": lambda: train(0.004, 0, reads=0.01, steps=6),
     "no loader": no_loader,
 }

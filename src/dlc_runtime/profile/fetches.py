@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 # Set for workers that are started anew.
 FOLDER = "DLC_PROFILE_FETCHES"
 LAYOUT = struct.Struct("qddd")
+# Behind that 1 while a batch is fetched, else 0.
+STATE = struct.Struct("q")
+HEAD_BYTES = LAYOUT.size + STATE.size
 # The last fetches of a worker whose seconds are kept behind that, each of this form.
 KEPT_FETCHES = 2000
 DURATION = struct.Struct("d")
-FILE_BYTES = LAYOUT.size + KEPT_FETCHES * DURATION.size
+FILE_BYTES = HEAD_BYTES + KEPT_FETCHES * DURATION.size
 # A batch is slow if it takes so many times the median, and is one of the slowest tenth.
 SLOW, FEWEST = 5.0, 10
 
@@ -84,13 +87,15 @@ class WorkerFile:
             os.close(descriptor)
 
     def begin(self) -> None:
+        STATE.pack_into(self._memory, LAYOUT.size, 1)
         self._fetch = Fetch()
 
     def end(self) -> None:
         fetch = self._fetch.end()
+        STATE.pack_into(self._memory, LAYOUT.size, 0)
         if self._total.batches:
             slot = (self._total.batches - 1) % KEPT_FETCHES
-            DURATION.pack_into(self._memory, LAYOUT.size + slot * DURATION.size, fetch.asleep_or_computing)
+            DURATION.pack_into(self._memory, HEAD_BYTES + slot * DURATION.size, fetch.asleep_or_computing)
         self._total = self._total.plus(fetch)._replace(cpu=cpu_seconds() - self._first)
         LAYOUT.pack_into(self._memory, 0, *self._total)
 
@@ -101,10 +106,18 @@ def read_fetches(folder: str, pids: set[int]) -> tuple[Fetches, list[float]]:
     for pid in sorted(pids):
         with contextlib.suppress(OSError, struct.error), open(os.path.join(folder, str(pid)), "rb") as file:
             found = Fetches(*LAYOUT.unpack(file.read(LAYOUT.size)))
+            file.seek(HEAD_BYTES)
             kept = file.read(DURATION.size * min(max(found.batches - 1, 0), KEPT_FETCHES))
             durations += [seconds for (seconds,) in DURATION.iter_unpack(kept)]
             total = total.plus(found)
     return total, durations
+
+
+def is_fetching(path: str) -> bool:
+    """Tell whether the worker with this file fetches a batch now."""
+    with open(path, "rb") as file:
+        file.seek(LAYOUT.size)
+        return file.read(STATE.size) == STATE.pack(1)
 
 
 class Slow(NamedTuple):

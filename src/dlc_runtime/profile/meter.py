@@ -6,6 +6,7 @@ import time
 from collections import deque
 from statistics import median
 
+from dlc_runtime.profile.asleep import Asleep
 from dlc_runtime.profile.fetches import KEPT_FETCHES, Fetches
 
 TYPE_CHECKING = False
@@ -54,6 +55,7 @@ class Meter:
         # Seconds of each batch that this process fetched, without those in line for a processor.
         self.durations: deque[float] = deque(maxlen=KEPT_FETCHES)
         self.workers: set[int] = set()
+        self.asleep = Asleep()
         self.most_workers = 0
         # Whether the loader prepares several batches at a time; None: unknown.
         self.parallel: bool | None = None

@@ -172,6 +172,8 @@ class Session:
             "workers": meter.most_workers,
             "parallel": meter.parallel,
             "slow": slow._asdict(),
+            # In how many looks workers were asleep, by what they waited in.
+            "asleep_in": meter.asleep.seen,
         }
 
 

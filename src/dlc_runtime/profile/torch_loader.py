@@ -129,6 +129,7 @@ def _measured_next(original: Any) -> Any:
         meter = session.meter_of(self._dataset)
         if not self._num_yielded:  # after a `break` too
             meter.leave()
+        meter.asleep.look(session.folder, meter.workers)
         meter.ask()
         session.after_step()
         try:

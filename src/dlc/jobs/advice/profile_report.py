@@ -216,6 +216,7 @@ def _read_rank(file: Path) -> Rank:
         compiling=_read_number(compiling.get("seconds")) or 0.0,
         slow_batches=int(_read_number(slow.get("batches")) or 0),
         timed_batches=int(_read_number(slow.get("of")) or 0),
+        asleep_in=_read_looks(work.get("asleep_in")),
         slow_share=_read_number(slow.get("share")) or 0.0,
     )
 
@@ -223,6 +224,12 @@ def _read_rank(file: Path) -> Rank:
 def _read_number(found: object) -> float | None:
     """Return what a report may leave out; None if it does, or if it is no figure."""
     return float(found) if isinstance(found, int | float) and _has_form(found, float) else None
+
+
+def _read_looks(found: object) -> dict[str, int] | None:
+    """Return in how many looks workers waited in what; None if the report has no looks."""
+    looks = {str(name): _read_number(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    return {name: int(value) for name, value in looks.items() if value} or None
 
 
 def _read_pressure(found: object) -> float | None:

@@ -45,6 +45,23 @@ TITLES = {
 }  # fmt: skip
 
 
+# In so many looks a worker must have been asleep, before a word is said of what it waited in.
+LOOKS = 10
+_NAMES = {
+    "files": "in files", "sockets": "in sockets", "pipes": "in pipes", "sleep": "in calls of sleep", "lock": "in locks",
+    "programs": "for other programs to end",
+}  # fmt: skip
+_WAITS_IN = {
+    "": ("for files or the network", "the storage"),
+    "files": ("for files or the network, here for files", "the storage"),
+    "sockets": ("for files or the network, here for the network or another process", "what answers there"),
+    "pipes": ("for another process, in a pipe", "that process"),
+    "sleep": ("for files or the network, here in calls of sleep", "who calls sleep: a retry, a limit of a rate"),
+    "lock": ("for a lock", "who holds it: another thread of the worker"),
+    "programs": ("for programs that they start to end", "these programs"),
+}
+
+
 def summarize(profile: Profile) -> str:
     """Write what was measured, and which kind it is."""
     first = profile.slowest
@@ -64,7 +81,7 @@ def summarize(profile: Profile) -> str:
     ]
     if shares := _known_shares(first):
         parts = f"computing {shares.computing:.0%}, in a line for a processor {shares.queued:.0%}"
-        rows.insert(4, ("the time of a batch", f"{parts}, asleep {shares.asleep:.0%}"))
+        rows.insert(4, ("the time of a batch", f"{parts}, asleep {shares.asleep:.0%}{_describe_asleep(first)}"))
     steps = sum(rank.steps for rank in profile.ranks)
     compiled = sum(rank.compiled_steps for rank in profile.ranks)
     if compiled:
@@ -81,6 +98,18 @@ def describe_waiting(profile: Profile) -> str:
     """Write the share of the waiting; of ranks that differ the least and the most, and no mean."""
     least, most = min(rank.wait for rank in profile.ranks), profile.slowest.wait
     return f"{least:.0%} to {most:.0%} of the time" if profile.differ else f"{profile.waiting:.0%} of the time"
+
+
+def find_asleep(rank: Rank) -> str:
+    """Return what workers wait in for most of the time that they are asleep; nothing if that is not known."""
+    seen = rank.asleep_in or {}
+    most = max(seen, key=lambda name: seen[name], default="")
+    return most if most and seen[most] > sum(seen.values()) / 2 >= LOOKS / 2 else ""
+
+
+def _describe_asleep(rank: Rank) -> str:
+    found = find_asleep(rank)
+    return f" ({_NAMES[found]})" if found in _NAMES else ""
 
 
 def _known_shares(rank: Rank) -> Shares | None:
@@ -198,7 +227,8 @@ def _explain_reading(rank: Rank) -> str:
     more = advise_workers(rank)
     first = f"; first {more}: they wait side by side, if the storage is not full" if more else ""
     who = "workers wait" if rank.workers else "the training process waits"
-    return f"{who} for files or the network; more CPUs change nothing, look at the storage{first}"
+    place, look = _WAITS_IN.get(find_asleep(rank), _WAITS_IN[""])
+    return f"{who} {place}; more CPUs change nothing, look at {look}{first}"
 
 
 def _explain_uneven(rank: Rank) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Frameworks whose batches are prepared by workers, or by the training thread.
@@ -58,6 +59,9 @@ class Rank:
     slow_batches: int = 0
     timed_batches: int = 0
     slow_share: float = 0.0
+
+    # What workers wait in while they are asleep, and in how many looks; None: nobody looked.
+    asleep_in: Mapping[str, int] | None = None
 
     @property
     def wait(self) -> float:

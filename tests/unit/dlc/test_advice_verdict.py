@@ -183,3 +183,25 @@ def test_a_virtual_host_whose_processors_were_taken_makes_the_answer_unsure() ->
     assert "the host below this virtual host took 25% of its processors" in profile_text.describe_sureness(
         Profile((rank,))
     )
+
+
+@pytest.mark.parametrize(
+    ("looks", "words"),
+    [
+        (None, "workers wait for files or the network; "),
+        ({"sleep": 9}, "workers wait for files or the network; "),  # too few looks
+        ({"sleep": 10, "files": 10}, "workers wait for files or the network; "),  # no majority
+        ({"sleep": 11, "files": 1}, "here in calls of sleep; more CPUs change nothing, look at who calls sleep"),
+        ({"files": 11}, "here for files; more CPUs change nothing, look at the storage"),
+        ({"sockets": 11}, "here for the network or another process"),
+        ({"other": 11}, "workers wait for files or the network; "),
+    ],
+)
+def test_what_workers_sleep_in_is_said_if_most_looks_agree(looks: dict[str, int] | None, words: str) -> None:
+    assert words in profile_text.explain_kind(Profile((measured(asleep_in=looks),)))[0]
+
+
+def test_a_worker_that_is_busy_sending_its_batches_does_not_rest() -> None:
+    sends = measured(fetching=STEPS * 0.02, cpu=STEPS * 0.09, queued=0.0)
+    assert find_kind(sends) == WORKERS
+    assert find_kind(measured(fetching=STEPS * 0.02, cpu=STEPS * 0.02, queued=0.0)) == ELSEWHERE

@@ -6,7 +6,6 @@ from dlc.jobs.advice.profile_report import Profile
 from dlc.jobs.advice.rank import Rank
 from dlc.jobs.advice.verdict import (
     AHEAD,
-    ASLEEP,
     BUSY,
     COMPUTING,
     ELSEWHERE,
@@ -168,7 +167,7 @@ def _is_near(rank: Rank, kind: str) -> bool:
     shares = _known_shares(rank)
     if shares is None or kind not in (INPUT, WORKERS, OTHERS, PROCESSORS):
         return False
-    return abs(shares.asleep - ASLEEP) < NEAR or abs(shares.queued - QUEUED) < NEAR
+    return abs(shares.asleep - max(shares.computing, shares.queued)) < NEAR or abs(shares.queued - QUEUED) < NEAR
 
 
 def explain_kind(profile: Profile) -> list[str]:

@@ -17,8 +17,6 @@ WAITS = 0.05
 BUSY = 0.85
 # Share of a batch's time in a line for a processor: more means that there were too few.
 QUEUED = 0.25
-# Share of a batch's time that a worker is asleep: more is most of it.
-ASLEEP = 0.5
 # Share of the host's processors that other programs take: less is what any host does.
 TAKEN = 0.2
 # Share of the time that a worker fetches: a worker that fetches less has time left.
@@ -75,7 +73,7 @@ def find_kind(rank: Rank) -> str:
         return ELSEWHERE
     if rank.queued is None:
         return _guess_kind(rank, shares)
-    if shares.asleep >= ASLEEP or shares.asleep > max(shares.computing, shares.queued):
+    if shares.asleep > max(shares.computing, shares.queued):
         return INPUT
     if shares.queued >= QUEUED:
         return _find_taker(rank)
@@ -140,8 +138,10 @@ def find_workers(rank: Rank) -> int | None:
 
 
 def find_engagement(rank: Rank) -> float:
-    """Return the share of the time that workers fetch batches; the rest of it they wait for orders."""
-    return rank.fetching / rank.batches / (max(rank.workers, 1) * rank.interval) if rank.batches else 0.0
+    """Return the share of the time that workers fetch and send batches; the rest of it they wait for orders."""
+    # A thread of the worker sends its batches: that is work too.
+    working = max(rank.fetching, rank.cpu)
+    return working / rank.batches / (max(rank.workers, 1) * rank.interval) if rank.batches else 0.0
 
 
 def find_pace(rank: Rank) -> float:

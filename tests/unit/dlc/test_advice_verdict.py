@@ -128,7 +128,7 @@ def test_workers_that_rest_are_not_what_training_waits_for() -> None:
 
 
 def test_a_few_slow_batches_are_named_and_no_number_of_workers() -> None:
-    slow = {"slow_batches": 4, "timed_batches": 99, "slow_share": 0.8}
+    slow: dict[str, Any] = {"slow_batches": 4, "timed_batches": 99, "slow_share": 0.8}
     assert find_kind(measured(workers=2, **slow)) == UNEVEN
     assert find_kind(measured(workers=2, **{**slow, "slow_share": 0.4})) == INPUT
     said = profile_text.explain_kind(Profile((measured(workers=2, **slow),)))[0]

@@ -137,14 +137,14 @@ def no_loader():
 
 CORES = max(len(os.sched_getaffinity(0)), 2)
 JOBS = {
-    "computes": lambda: train(0.02, 1),
+    "computes": lambda: train(0.02, 1, steps=FEWER),
     "copies": lambda: train(0.0, 1, rests=0.02),
     "reads": lambda: train(0.004, 0, reads=0.01, steps=FEWER),
     "reads, one worker": lambda: train(0.004, 1, reads=0.01),
     "reads, a worker for each core": lambda: train(0.004, CORES, reads=0.03),
-    "prepares": lambda: train(0.004, 0, cost=0.01),
-    "prepares, one worker": lambda: train(0.004, 1, cost=0.01),
-    "prepares on one processor": lambda: on_one_processor(0.004, 3, cost=0.01),
+    "prepares": lambda: train(0.004, 0, cost=0.006, steps=FEWER),
+    "prepares, one worker": lambda: train(0.004, 1, cost=0.006, steps=FEWER),
+    "prepares on one processor": lambda: on_one_processor(0.004, 3, cost=0.006, steps=FEWER),
     "a slow sample now and then": lambda: train(0.01, 2, slow=40, steps=60),
     "ranks differ": differing_ranks,
     "starved by others": lambda: beside_burners(0.002, 1, cost=0.004, steps=FEWER),

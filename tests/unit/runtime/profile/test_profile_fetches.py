@@ -49,7 +49,7 @@ def test_of_many_fetches_the_last_are_kept(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_few_batches_that_take_many_times_the_median_are_slow(durations: list[float], slow: int, share: float) -> None:
-    assert find_slow(durations) == (slow, len(durations), pytest.approx(share, abs=0.001))
+    assert tuple(find_slow(durations)) == (slow, len(durations), pytest.approx(share, abs=0.001))
 
 
 def test_time_in_a_line_makes_no_batch_a_slow_one() -> None:

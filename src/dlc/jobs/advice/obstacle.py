@@ -30,6 +30,8 @@ from dlc.jobs.advice.verdict import (
 EXPLAINED = 1.4
 # So much of a machine is all of it: a container has a little less.
 WHOLE = 0.9
+# A container gets no less of a processor.
+LEAST_PROCESSORS = 0.001
 UNSEEN, MORE = "what could not be seen", "what it waits for was not measured"
 SHARED = "preprocessing and training share them; what more vCPUs bring was not measured"
 
@@ -61,7 +63,7 @@ def find_obstacle(profile: Profile, step: float, cpu: float) -> Obstacle | None:
         return Obstacle("what too few steps do not tell", "first measure more steps")
     if kind == ELSEWHERE and rank.batches:
         return Obstacle(UNSEEN, MORE)
-    explained = max(step, cpu * profile.ranks_on_host / rank.usable)
+    explained = max(step, cpu * profile.ranks_on_host / max(rank.usable, LEAST_PROCESSORS))
     if find_interval(profile, step) <= EXPLAINED * explained:
         return None
     return Obstacle(

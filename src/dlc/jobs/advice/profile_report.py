@@ -179,7 +179,8 @@ def _read_rank(file: Path) -> Rank:
     _require_form(file, "cpu.", value["cpu"], CPU_FIELDS)
     work = value["preprocessing"]
     _require_form(file, "preprocessing.", work, PREPROCESSING_FIELDS)
-    if value["steps"] < 1 or value["step_seconds"] < LEAST or not value["waiting_seconds"] + value["computing_seconds"]:
+    seconds = value["waiting_seconds"] + value["computing_seconds"]
+    if value["steps"] < 1 or min(value["step_seconds"], seconds / value["steps"]) < LEAST:
         raise ProfileError(
             f"{file}: expected at least one measured step, found none", "let the script train for longer"
         )

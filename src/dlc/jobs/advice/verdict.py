@@ -131,7 +131,7 @@ def find_workers(rank: Rank) -> int | None:
         needed = max(needed, rank.workers + 1)
     running = shares.computing + shares.asleep
     use = max(shares.computing / running if running else 1.0, LEAST_USE)
-    theirs = find_engagement(rank) * max(rank.workers, 1) * shares.computing
+    theirs = min(find_engagement(rank), 1.0) * max(rank.workers, 1) * shares.computing
     most = round((rank.usable * (1.0 - rank.busy) + theirs) / use)
     found = max(min(needed, most), 1)
     return found if found > rank.workers else None

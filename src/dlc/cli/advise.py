@@ -36,7 +36,9 @@ from dlc.jobs.advice.cost_model import (
     parse_cluster,
 )
 from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
-from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
+from dlc.jobs.advice.obstacle import hold_against
+from dlc.jobs.advice.profile_report import Profile, read_profile
+from dlc.jobs.advice.profile_text import summarize
 
 HELP = "say which machines make a training job faster and cheaper, and how often a job of many hosts should save"
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"
@@ -147,7 +149,8 @@ def advise_from_words(
     default = DATA_HOSTS if profile and profile.framework == "torch" else EVERYWHERE
     job = Workload(step, cpu, args.data_cpu_seconds or cpu, size, args.preprocess_on or default, args.data_workers)
     extra = args.gpu_preprocess_ms / 1000 if args.gpu_preprocess_ms else None
-    return make_advice(now, job, machines, parse_data_types(machines, args.data_host), args.goal, extra)
+    modelled = make_advice(now, job, machines, parse_data_types(machines, args.data_host), args.goal, extra)
+    return hold_against(profile, modelled) if profile else modelled
 
 
 def _require_measured_there(args: argparse.Namespace, now: Cluster, profile: Profile | None) -> None:

@@ -177,6 +177,15 @@ def tell_launcher(variable: str, what: str) -> None:
             log.warning("data service: the launcher cannot be told that %s: %s", what, error)
 
 
+def read_ended_hosts() -> frozenset[str]:
+    """Return the hosts of which the launcher says that their program has ended; none if it says nothing."""
+    try:
+        with open(os.environ.get("DLC_ENDED_HOSTS_FILE", ""), encoding="utf-8") as file:
+            return frozenset(map(str, json.load(file)))
+    except (OSError, ValueError, TypeError):
+        return frozenset()
+
+
 def tell_that_this_serves() -> None:
     """Let the job end with the hosts that train: what runs here only serves them."""
     tell_launcher("DLC_SERVES_FILE", "this host serves others")

@@ -32,7 +32,7 @@ LONG_ROOMS = {"compiler", "profile", "scaling"}
 LONG = {"test_frameworks.py", "test_first_come.py", "test_data_host_strangers.py", "test_tensorflow_service.py"}
 SHORT = {  # of those rooms: no framework, but for the last one
     "test_cache_on_disks.py", "test_page_from_folder.py", "test_xla_imports.py", "test_profile_processes.py",
-    "test_largest_batch.py",
+    "test_known_jobs.py", "test_largest_batch.py",
     "test_xla_refuses.py",  # the core of what test_xla_fault_matrix.py proves
 }  # fmt: skip
 FILES = sorted(file for file in ROOM.glob("*/**/test_*.py") if file.name not in ELSEWHERE)

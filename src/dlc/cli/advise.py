@@ -18,7 +18,7 @@ from dlc.cli.advise_failures import (
     read_reliability,
     write_failures,
 )
-from dlc.cli.arguments import add_json, parse_positive, print_json, print_text, terminal_columns
+from dlc.cli.arguments import add_json, parse_count, parse_positive, print_json, print_text, terminal_columns
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import UsageError
 from dlc.jobs.advice import render
@@ -36,7 +36,9 @@ from dlc.jobs.advice.cost_model import (
     parse_cluster,
 )
 from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
-from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
+from dlc.jobs.advice.obstacle import hold_against
+from dlc.jobs.advice.profile_report import Profile, read_profile
+from dlc.jobs.advice.profile_text import summarize
 
 HELP = "say which machines make a training job faster and cheaper, and how often a job of many hosts should save"
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"
@@ -82,7 +84,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="CPU seconds of a batch on a data host (default: the same)",
     )
     add(
-        "--data-workers", type=int, default=0, metavar="N",
+        "--data-workers", type=parse_count, default=0, metavar="N",
         help="processes that prepare data on a data host (default: one for each vCPU)",
     )  # fmt: skip
     add(
@@ -145,11 +147,10 @@ def advise_from_words(
         )
     _require_measured_there(args, now, profile)
     default = DATA_HOSTS if profile and profile.framework == "torch" else EVERYWHERE
-    job = Workload(
-        step, cpu, args.data_cpu_seconds or cpu, size, args.preprocess_on or default, max(args.data_workers, 0)
-    )
+    job = Workload(step, cpu, args.data_cpu_seconds or cpu, size, args.preprocess_on or default, args.data_workers)
     extra = args.gpu_preprocess_ms / 1000 if args.gpu_preprocess_ms else None
-    return make_advice(now, job, machines, parse_data_types(machines, args.data_host), args.goal, extra)
+    modelled = make_advice(now, job, machines, parse_data_types(machines, args.data_host), args.goal, extra)
+    return hold_against(profile, modelled) if profile else modelled
 
 
 def _require_measured_there(args: argparse.Namespace, now: Cluster, profile: Profile | None) -> None:

@@ -12,9 +12,10 @@ from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text
 from dlc.core.checkout import read_workspace
-from dlc.core.errors import ProfileError, UsageError
+from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
 from dlc.jobs.advice.cost_model import make_catalogue
-from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
+from dlc.jobs.advice.profile_report import LOOP, WATCH, Profile, read_profile
+from dlc.jobs.advice.profile_text import summarize
 from dlc.jobs.advice.render import profile_json
 from dlc.jobs.run.job_folder import RESULTS
 
@@ -63,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.redirect_stdout(sys.stderr):
             if code := run_job.start_job(job):
                 return code
+        if not (job.folder / REPORTS).is_dir():
+            raise UnmeasuredError(f"{script}: expected {LOOP}, found none; the job itself ended well", WATCH)
         args.report = [job.folder / REPORTS]
     elif args.arguments:
         raise UsageError("dlc profile: expected ID SCRIPT before the --, found a report", "dlc profile --help")

@@ -139,6 +139,12 @@ class ProfileError(DlcError):
     exit_code = 50
 
 
+class UnmeasuredError(ProfileError):
+    """A training script has no loop over data that can be measured: no DataLoader, no tf.data.Dataset."""
+
+    exit_code = 53
+
+
 class ScriptError(DlcError):
     """A training script cannot be read: it does not exist, is no UTF-8 text, or has a syntax error."""
 

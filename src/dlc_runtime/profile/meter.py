@@ -1,16 +1,13 @@
-"""Splits a training loop's time in waiting and computing, with what workers spend on batches. Imports no framework."""
+"""Splits a training loop's time in waiting and computing. Imports no framework."""
 
 from __future__ import annotations
 
-import contextlib
-import mmap
-import os
-import resource
-import struct
 import time
 from collections import deque
 from statistics import median
-from typing import NamedTuple
+
+from dlc_runtime.profile.asleep import Asleep
+from dlc_runtime.profile.fetches import KEPT_FETCHES, Fetches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,10 +29,13 @@ class Clock:
         settle: Callable[[], None],
         now: Callable[[], float] = time.perf_counter,
         compilations: Callable[[], int] = lambda: 0,
+        queued: Callable[[], float | None] = lambda: None,
     ) -> None:
         # Waits until the accelerator has done what it was given.
         self.settle = settle
         self.now = now
+        # Seconds that this thread has stood in line for a processor; None: unknown.
+        self.queued = queued
         # A number that changes when something is compiled.
         self.compilations = compilations
         self.waited = 0.0
@@ -48,9 +48,14 @@ class Meter:
     def __init__(self, clock: Clock, skip: int) -> None:
         self._clock, self._skip = clock, skip
         self.waiting = self.computing = self.starting = self.compiling = 0.0
+        # Seconds of the waiting in which the training thread itself stood in line for a processor.
+        self.queued = 0.0
         self.batch_bytes = 0.0
         self.in_process = Fetches()
+        # Seconds of each batch that this process fetched, without those in line for a processor.
+        self.durations: deque[float] = deque(maxlen=KEPT_FETCHES)
         self.workers: set[int] = set()
+        self.asleep = Asleep()
         self.most_workers = 0
         # Whether the loader prepares several batches at a time; None: unknown.
         self.parallel: bool | None = None
@@ -62,6 +67,8 @@ class Meter:
         self._fresh = True
         self._pending = False
         self._wait = 0.0
+        self._line: float | None = None
+        self._wait_queued = 0.0
         self._others = (0.0, 0)
 
     def ask(self, *, settled: bool = False) -> None:
@@ -75,12 +82,15 @@ class Meter:
         self._asked = self._clock.now()
         if not self._fresh:
             self._end_step()
+        self._line = self._clock.queued()
 
     def got(self, batch: Any) -> None:
         """Note that the loop has its batch."""
         self._pending = False
         self._got = self._clock.now()
         self._wait = self._got - self._asked
+        line = self._clock.queued()
+        self._wait_queued = max(line - self._line, 0.0) if line is not None and self._line is not None else 0.0
         self._clock.waited += self._wait
         self._clock.waits += 1
         if self._fresh:  # workers were started
@@ -91,6 +101,12 @@ class Meter:
             self.batch_bytes = float(batch_bytes(batch))
         self._others = (self._clock.waited, self._clock.waits)
         self._compilations = self._clock.compilations()
+
+    def add_fetch(self, fetch: Fetches) -> None:
+        """Add a batch that this process fetched itself; the first also opens files and fills caches."""
+        if self.in_process.batches:
+            self.durations.append(fetch.asleep_or_computing)
+        self.in_process = self.in_process.plus(fetch)
 
     def leave(self) -> None:
         """End the iteration: the next batch is that of a new one."""
@@ -113,6 +129,7 @@ class Meter:
         self._steps.append(computed)
         self.computing += computed
         self.waiting += self._wait + waited
+        self.queued += min(self._wait_queued, self._wait)
 
     @property
     def step(self) -> float:
@@ -139,77 +156,3 @@ def batch_bytes(value: Any, left: int = FEW) -> int:
     if hasattr(value, "__dict__") and left > 1:
         return batch_bytes({k: v for k, v in vars(value).items() if not k.startswith("_")}, left - 1)
     return 0
-
-
-# Set for workers that are started anew.
-FOLDER = "DLC_PROFILE_FETCHES"
-LAYOUT = struct.Struct("qddd")
-
-
-class Fetches(NamedTuple):
-    """The cost of fetched batches: CPU seconds, seconds, and those of them in line for a CPU."""
-
-    batches: int = 0
-    cpu: float = 0.0
-    seconds: float = 0.0
-    queued: float = 0.0
-
-    def plus(self, other: Fetches) -> Fetches:
-        seconds, queued = self.seconds + other.seconds, self.queued + other.queued
-        return Fetches(self.batches + other.batches, self.cpu + other.cpu, seconds, queued)
-
-
-def cpu_seconds() -> float:
-    """Return those of this process, and of the programs that it ran."""
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-
-
-def queued_seconds() -> float:
-    """Return how long this thread stood in line for a CPU since it began; 0 if the kernel does not say."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat") as file:
-        return int(file.read().split()[1]) / 1e9
-    return 0.0
-
-
-class Fetch:
-    """What one batch costs the thread that fetches it, from here to `end`."""
-
-    def __init__(self) -> None:
-        self._cpu, self._began, self._queued = cpu_seconds(), time.perf_counter(), queued_seconds()
-
-    def end(self) -> Fetches:
-        seconds = time.perf_counter() - self._began
-        return Fetches(1, cpu_seconds() - self._cpu, seconds, queued_seconds() - self._queued)
-
-
-class WorkerFile:
-    """Written in a worker. All of its CPU time since its first batch counts: a thread of it also sends the batches."""
-
-    def __init__(self, folder: str) -> None:
-        self.process = os.getpid()
-        self._total = Fetches()
-        self._first = cpu_seconds()
-        self._fetch = Fetch()
-        descriptor = os.open(os.path.join(folder, str(self.process)), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            os.ftruncate(descriptor, LAYOUT.size)
-            self._memory = mmap.mmap(descriptor, LAYOUT.size)
-        finally:
-            os.close(descriptor)
-
-    def begin(self) -> None:
-        self._fetch = Fetch()
-
-    def end(self) -> None:
-        self._total = self._total.plus(self._fetch.end())._replace(cpu=cpu_seconds() - self._first)
-        LAYOUT.pack_into(self._memory, 0, *self._total)
-
-
-def read_fetches(folder: str, pids: set[int]) -> Fetches:
-    """Return the sum over these workers; a worker without a batch has no file."""
-    total = Fetches()
-    for pid in sorted(pids):
-        with contextlib.suppress(OSError, struct.error), open(os.path.join(folder, str(pid)), "rb") as file:
-            total = total.plus(Fetches(*LAYOUT.unpack(file.read(LAYOUT.size))))
-    return total

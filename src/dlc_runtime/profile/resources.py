@@ -9,6 +9,7 @@ import threading
 import time
 
 from dlc_runtime.host import GROUPS, usable
+from dlc_runtime.profile.fetches import queued_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +80,13 @@ def host_seconds(stat: str = "/proc/stat") -> float | None:
     return None
 
 
+def stolen_seconds(stat: str = "/proc/stat") -> float | None:
+    """Return seconds that this virtual host's processors waited for the host below. None: no file says it."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(stat) as file:
+        return int(file.readline().split()[8]) / TICKS
+    return None
+
+
 def pressure_seconds(path: str) -> float | None:
     """Return seconds in which something stood in line for a processor (PSI). None: no file says it."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
@@ -98,6 +106,16 @@ def seconds_of_others(host: float | None, container: float | None, tree: float, 
     return max(host - tree, 0.0) if ranks == 1 else None
 
 
+def is_whole_host(groups: str = GROUPS) -> bool:
+    """Tell whether this is no container: the group of all of a host's processes has no type."""
+    return os.path.exists(os.path.join(groups, "cpu.stat")) and not os.path.exists(os.path.join(groups, "cgroup.type"))
+
+
+def seconds_of_job(container: float | None, tree: float, *, alone: bool) -> float:
+    """Return CPU seconds of this job; `alone` says that it is one rank on a plain host, beside other programs."""
+    return tree if container is None or alone else max(container, tree)
+
+
 class Processors:
     """What the CPUs did since it was made."""
 
@@ -106,7 +124,7 @@ class Processors:
         self._ranks = ranks
         self._began = time.monotonic()
         self._container, self._tree = container_seconds(), tree_seconds(os.getpid())
-        self._host, self._pressure = host_seconds(), self._pressures()
+        self._host, self._stolen, self._pressure = host_seconds(), stolen_seconds(), self._pressures()
 
     def _pressures(self) -> dict[str, float | None]:
         container = pressure_seconds(os.path.join(GROUPS, "cpu.pressure"))
@@ -117,8 +135,9 @@ class Processors:
         seconds = max(time.monotonic() - self._began, 1e-9)
         tree = max(tree_seconds(os.getpid()) - self._tree, 0.0)
         container = increase(self._container, container_seconds())
-        whole = tree if container is None else max(container, tree)
-        taken = seconds_of_others(increase(self._host, host_seconds()), container, tree, self._ranks)
+        host, stolen = increase(self._host, host_seconds()), increase(self._stolen, stolen_seconds())
+        whole = seconds_of_job(container, tree, alone=self._ranks == 1 and is_whole_host())
+        taken = seconds_of_others(host, container, tree, self._ranks)
         waited = {name: increase(self._pressure[name], now) for name, now in self._pressures().items()}
         return {
             "usable": self.usable,
@@ -126,6 +145,7 @@ class Processors:
             "seconds": seconds,
             "job_cpu_seconds": tree,
             "host": os.cpu_count() or 1,
+            "stolen": None if stolen is None else stolen / seconds,
             "others": None if taken is None else taken / seconds,
             "pressure": {name: None if value is None else min(value / seconds, 1.0) for name, value in waited.items()},
         }
@@ -215,6 +235,12 @@ class Framework:
     """What the profile asks of a framework; this class answers for none."""
 
     name = "python"
+    # Whether threads without a name prepare batches, and not workers or the training thread.
+    threads_prepare = False
+
+    def queued(self) -> float | None:
+        """Return the seconds that this thread has stood in line for a processor; None: unknown."""
+        return queued_seconds()
 
     def settle(self) -> None:
         """Wait until the accelerator has done what it was given."""

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 
-from dlc_runtime.profile import meter as meters
-from dlc_runtime.profile.meter import Clock, Fetch, Fetches, Meter
+from dlc_runtime.profile.fetches import FOLDER, Fetch, find_slow, queued_seconds, read_fetches
+from dlc_runtime.profile.meter import Clock, Meter
 from dlc_runtime.profile.resources import Framework, Gpus, Memory, Processors
 from dlc_runtime.profile.settings import SWITCH, Settings, read_settings
 
@@ -54,8 +54,8 @@ class Session:
         self._rank = settings.rank
         self.over = False
         self.folder = tempfile.mkdtemp(prefix="dlc-profile-")
-        os.environ[meters.FOLDER] = self.folder
-        self._clock = Clock(framework.settle, compilations=framework.compilations)
+        os.environ[FOLDER] = self.folder
+        self._clock = Clock(framework.settle, compilations=framework.compilations, queued=framework.queued)
         # Keep the measured object alive, so that its id is not used again.
         self._meters: dict[int, tuple[Any, Meter]] = {}
         self._next = 8
@@ -109,7 +109,7 @@ class Session:
 
     def _main(self) -> Meter:
         """Return the loader that most of the time goes to: of training, not of an evaluation."""
-        meters = [meter for _, meter in self._meters.values()]
+        meters = (meter for _, meter in self._meters.values())
         return max(meters, key=lambda meter: meter.computing + meter.waiting, default=Meter(self._clock, 0))
 
     def write(self, state: str) -> None:
@@ -137,7 +137,6 @@ class Session:
 
     def as_json(self, state: str) -> dict[str, Any]:
         meter = self._main()
-        work = meter.in_process.plus(meters.read_fetches(self.folder, meter.workers))
         return {
             "version": VERSION,
             "state": state,
@@ -148,24 +147,33 @@ class Session:
             "steps": meter.steps,
             "step_seconds": meter.step,
             "waiting_seconds": meter.waiting,
+            "waiting_queued_seconds": meter.queued if self.framework.queued() is not None else None,
             "computing_seconds": meter.computing,
             "starting_seconds": meter.starting,
             "compiling": {"steps": meter.compiled_steps, "seconds": meter.compiling},
             "batch_bytes": meter.batch_bytes,
-            "preprocessing": self._preprocessing(meter, work),
+            "preprocessing": self._preprocessing(meter),
             "memory": self._memory.as_json(),
             "cpu": self._processors.as_json(),
             "gpu": self._gpus.as_json() if self._gpus else None,
         }
 
-    def _preprocessing(self, meter: Meter, work: Fetches) -> dict[str, Any]:
+    def _preprocessing(self, meter: Meter) -> dict[str, Any]:
+        fetched, durations = read_fetches(self.folder, meter.workers)
+        work, slow = meter.in_process.plus(fetched), find_slow([*meter.durations, *durations])
+        threads = self.framework.threads_prepare
+        # What a batch takes the threads is not seen. It is at least what training waits for it.
+        least = meter.waiting / meter.steps * work.batches if threads and meter.steps else 0.0
         return {
             "batches": work.batches,
             "cpu_seconds": work.cpu,
-            "seconds": work.seconds,
-            "queued_seconds": work.queued,
+            "seconds": max(work.seconds, least),
+            "queued_seconds": None if threads or queued_seconds() is None else work.queued,
             "workers": meter.most_workers,
             "parallel": meter.parallel,
+            "slow": slow._asdict(),
+            # In how many looks workers were asleep, by what they waited in.
+            "asleep_in": meter.asleep.seen,
         }
 
 
@@ -193,7 +201,7 @@ def measure_loop(batches: Iterable[T]) -> Iterator[T]:
         except StopIteration:
             meter.leave()
             return
-        meter.in_process = meter.in_process.plus(fetch.end())
+        meter.add_fetch(fetch.end())
         meter.got(batch)
         yield batch
     yield from iterator

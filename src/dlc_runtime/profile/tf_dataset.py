@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from dlc_runtime.profile.meter import Fetches, cpu_seconds
+from dlc_runtime.profile.fetches import Fetches, cpu_seconds
 from dlc_runtime.profile.resources import Framework
 from dlc_runtime.profile.session import Session, current_session
 
@@ -37,6 +37,11 @@ def patch(module: ModuleType) -> None:
 
 class TensorFlow(Framework):
     name = "tensorflow"
+    threads_prepare = True
+
+    def queued(self) -> float | None:
+        """Return None: inside of a graph any thread asks for a batch."""
+        return None
 
     def compilations(self) -> int:
         """Ask dlc's compiler; without it TensorFlow does not say when it traces or compiles."""

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 
-from dlc_runtime.profile import meter as meters
+from dlc_runtime.profile import fetches
 from dlc_runtime.profile.resources import Framework
 from dlc_runtime.profile.session import current_session
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Their imports take tenths of a second and more.
 COMPILERS = ("torch._dynamo.utils", "torch._inductor.codecache")
 FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
-_file: meters.WorkerFile | None = None
+_file: fetches.WorkerFile | None = None
 
 
 def patch(module: ModuleType) -> None:
@@ -47,7 +47,7 @@ class WorkerPatcher:
         self.own, self.folder = own, folder
 
     def __call__(self, worker: int) -> None:
-        os.environ[meters.FOLDER] = self.folder
+        os.environ[fetches.FOLDER] = self.folder
         patch_fetchers()
         if self.own is not None:
             self.own(worker)
@@ -129,6 +129,7 @@ def _measured_next(original: Any) -> Any:
         meter = session.meter_of(self._dataset)
         if not self._num_yielded:  # after a `break` too
             meter.leave()
+        meter.asleep.look(session.folder, meter.workers)
         meter.ask()
         session.after_step()
         try:
@@ -156,11 +157,11 @@ def _measured_fetch(original: Any) -> Any:
 
 def _in_worker(original: Any, fetcher: Any, index: Any) -> Any:
     global _file
-    folder = os.environ.get(meters.FOLDER, "")
+    folder = os.environ.get(fetches.FOLDER, "")
     if not os.path.isdir(folder):  # enough was measured
         return original(fetcher, index)
     if _file is None or _file.process != os.getpid():
-        _file = meters.WorkerFile(folder)
+        _file = fetches.WorkerFile(folder)
     _file.begin()
     batch = original(fetcher, index)
     _file.end()
@@ -171,8 +172,7 @@ def _in_process(original: Any, fetcher: Any, index: Any) -> Any:
     session = current_session(TORCH)
     if session.over:
         return original(fetcher, index)
-    fetch = meters.Fetch()
+    fetch = fetches.Fetch()
     batch = original(fetcher, index)
-    meter = session.meter_of(fetcher.dataset)
-    meter.in_process = meter.in_process.plus(fetch.end())
+    session.meter_of(fetcher.dataset).add_fetch(fetch.end())
     return batch

@@ -133,7 +133,7 @@ def group_rules(request: Request) -> GroupRules | None:
 def _join_hosts(request: Request, rules: GroupRules) -> Member:
     """Join the job's other hosts, and tell them of this one."""
     environ, cluster = request.environ, request.cluster
-    own = (cluster.network_interface, probe_port(request, rules), _program_files(request, rules))
+    own = (cluster.network_interface, probe_port(request, rules), _program_files(request, rules), _ended_file(request))
     port, heartbeat = port_of(environ, GROUP_PORT), read_seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT_SECONDS)
     config = MemberConfig(cluster.current_host, rules, keys.job_key(environ, rules.hosts), port, heartbeat, *own)
     timeout = read_seconds(environ, "DLC_PEER_TIMEOUT", PEER_SECONDS)
@@ -178,6 +178,17 @@ def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
     return files
 
 
+def _ended_file(request: Request) -> str:
+    """Return where programs find which hosts have ended: a group may wait for another one that serves it."""
+    if len(request.cluster.groups) < 2:
+        return ""
+    try:
+        make_private_folder(request.run_dir)
+    except LaunchError:
+        return ""
+    return f"{request.run_dir}/ended-hosts-{os.getpid()}"
+
+
 def _check_rendezvous_port(request: Request) -> None:
     """Raise LaunchError if ranks are to meet on this host at a port that is taken: they would try for minutes.
 
@@ -208,6 +219,7 @@ def _network_of_group(request: Request, group: Member) -> Network:
         secret=keys.purpose_key(group.config.key, "ranks").hex(),
         data_token=keys.data_token(group.config.key),
         program_files=group.config.program_files,
+        ended_file=group.config.ended_file,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from faulty import FORMATS, GRADIENTS, MODELS, Switch, Way  # noqa: E402 - they need torch
+from faulty import FORMATS, GRADIENTS, MODELS, Switch, Through, Way  # noqa: E402 - they need torch
 
 CASES = [(model, form) for model in MODELS for form in FORMATS]
 WEIGHTS = ("", "head", "middle")
@@ -103,6 +103,36 @@ def test_the_gradient_of_an_input_is_compared() -> None:
 
     with pytest.raises(DifferentError, match="the gradient of input 1"):
         compare_with_eager(module, lambda: module(given), other, (given,))
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_a_generator_is_compared_through_what_its_discriminator_makes_of_it(name: str) -> None:
+    """The discriminator is not trained in that step, and its input was computed by another compiled module."""
+    from dlc_runtime.compiler.pytorch.comparison import compare_with_eager
+    from dlc_runtime.compiler.pytorch.differences import DifferentError
+
+    torch.manual_seed(1)
+    generator, module = torch.nn.Linear(4, 8), torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+    given = generator(torch.randn(3, 4))
+
+    with fault(name), pytest.raises(DifferentError, match="the gradient of input 1"):
+        compare_with_eager(module, lambda: module(given), lambda: module(Through.apply(given)), (given,))
+    assert generator.weight.grad is None
+
+
+@pytest.mark.parametrize(("model", "form"), CASES)
+def test_below_accumulated_gradients_faults_are_refused_and_the_gradients_stay(model: str, form: str) -> None:
+    """As in the second of several batches of a step; checkpoint(use_reentrant=True) has to call backward() for it."""
+    accepted = []
+    for name in GRADIENTS:
+        way = Way(model, form)
+        for parameter in way.module.parameters():
+            parameter.grad = torch.full_like(parameter, 3.0)
+        with fault(name, "middle" if "pictures" in model or model == "plain" else "head"):
+            if not refused(way):
+                accepted.append(name)
+        assert all(torch.equal(each.grad, torch.full_like(each, 3.0)) for each in way.module.parameters())
+    assert accepted == []
 
 
 def test_other_random_numbers_are_refused_though_the_results_are_equal() -> None:

@@ -100,6 +100,18 @@ def test_an_iteration_after_one_that_was_left_is_the_next_epoch_from_its_beginni
     assert (taken.end["state"]["epoch"], taken.end["state"]["taken"]) == (1, 3)
 
 
+def test_a_loader_that_is_left_and_dropped_leaves_nothing_behind_and_the_next_one_goes_on(grpc_python: str) -> None:
+    found = answer_of(grpc_python, "dropped_loaders.py")
+    assert found["left behind"] == {"threads": 0, "descriptors": 0}
+    assert found["waiting after a break"] == 0
+    assert len(found["said"]) == 1
+    assert "a RemoteLoader was dropped that nobody had closed" in found["said"][0]
+    assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(60))] * 3
+    assert len({str(epoch) for epoch in found["epochs"]}) == 3
+    assert found["stated"] == found["epochs"][0]
+    assert found["another rank"] == found["its share of the first epoch"]
+
+
 def test_ranks_whose_shares_differ_are_warned_of_what_waits_for_ever(service: Service) -> None:
     _, port = service.serve("Numbers", 100, batch_size=10)
     uneven = service.take([port], rank=0, world=3)

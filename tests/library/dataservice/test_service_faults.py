@@ -87,6 +87,15 @@ def test_without_any_data_host_the_rank_says_which_it_tried_and_why_each_failed(
     assert f"ServersLostError: no data server answered for 5 s: 127.0.0.1:{port}: unavailable" in rank.log
 
 
+def test_a_data_host_whose_program_has_ended_costs_no_patience(service: Service, tmp_path: Path) -> None:
+    told = tmp_path / "ended"
+    told.write_text('["127.0.0.1"]')
+    service.environ["DLC_ENDED_HOSTS_FILE"] = str(told)
+    rank = service.take([free_port()])
+    assert rank.wait() == 1
+    assert "ServersLostError: no data host serves any more: the program of 127.0.0.1 has ended; let it call" in rank.log
+
+
 def test_when_the_last_data_host_dies_the_rank_waits_for_it_and_then_says_so(service: Service) -> None:
     host, port = service.serve("Slow", 400, batch_size=2)
     rank = service.take([port], patience=3.0)
@@ -104,6 +113,33 @@ def test_data_hosts_that_serve_different_data_are_refused_by_name(service: Servi
     assert "ServersDifferError" in rank.log
     assert "'samples': 100" in rank.log
     assert "'samples': 110" in rank.log
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_data_hosts_whose_samples_have_another_order_are_refused_before_a_batch_is_taken(
+    service: Service, world: int
+) -> None:
+    ports = [service.serve("Unsorted", 200, batch_size=5)[1] for _ in range(2)]
+    ranks = [service.take(ports, rank=rank, world=world) for rank in range(world)]
+    assert [rank.wait() for rank in ranks] == [1] * world
+    assert all(
+        "ServersDifferError: the data servers serve different data: 16 of 16 samples" in rank.log for rank in ranks
+    )
+    assert "sort what lists files (os.listdir, glob)" in ranks[0].log
+    assert not [sample for rank in ranks for sample in rank.taken.samples]
+
+
+def test_chance_in_the_users_code_and_what_tells_of_a_host_are_not_taken_for_other_data(service: Service) -> None:
+    ports = [service.serve("Augmented", 200, batch_size=5)[1] for _ in range(2)]
+    rank = service.take(ports)
+    assert [sample[0] for sample in rank.finish().samples] == list(range(200))
+    assert "differ" not in rank.log
+
+
+def test_data_hosts_whose_samples_may_differ_are_not_compared(service: Service) -> None:
+    service.environ["DLC_DATA_COMPARE"] = "0"
+    ports = [service.serve("Unsorted", 20, batch_size=5)[1] for _ in range(2)]
+    assert len(service.take(ports).finish().samples) == 20
 
 
 def test_a_rank_with_another_token_is_refused_and_told_what_to_do(service: Service) -> None:

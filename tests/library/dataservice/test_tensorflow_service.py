@@ -132,6 +132,22 @@ def test_a_pipeline_that_does_not_suit_is_told_and_what_is_missed_is_counted(job
         assert said[each] == []
     for each in ("py_function", "numpy_function in a part", "from_generator"):
         assert "do it after distribute, on this host" in said[each][0]
+    for each, name in (
+        *((name, name) for name in ("take", "skip", "shard", "unique")),
+        *(("enumerate", "zip or enumerate"), ("zip", "zip or enumerate"), ("take while", "take_while")),
+        *(("a running state", "scan or counter"), ("assert", "assert_cardinality")),
+    ):
+        (refusal,) = said[each]
+        assert f"distribute: {name} before it: each worker does that with its own part" in refusal
+        assert "Do it after distribute" in refusal
+    for each, name in (("snapshot", "snapshot"), ("csv", "CsvDataset")):
+        assert f"distribute: {name} comes before it, of which TensorFlow can give no worker a part" in said[each][0]
+    for each in ("twice", "twice, counted"):
+        assert "the dataset comes from distribute already; call it once" in said[each][0]
+    for each in ("take within a part", "take all", "take where each worker has all"):
+        assert said[each] == []
+    assert said["snapshot where each worker has all"] == []
+    assert "With one data host, as here, it does no harm" in said["take of one"][0]
     assert "(NAME) ended with 900 of 960 elements: 60 are lost" in said["samples"][0]
     assert "(NAME) ended with 900 of 960 elements: 60 are lost" in said["elements"][0]
     assert "(NAME) ended with 28 of 30 elements: 2 are lost" in said["batches"][0]

@@ -23,6 +23,12 @@ def runner(tmp_path: Path) -> Runner:
     return Runner(python_with("torch", "DLC_TEST_TORCH_PYTHON"), tmp_path / "profile")
 
 
+@pytest.fixture(scope="module")
+def module_runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """A Runner whose jobs several tests look at."""
+    return Runner(python_with("torch", "DLC_TEST_TORCH_PYTHON"), tmp_path_factory.mktemp("jobs") / "profile")
+
+
 @pytest.fixture
 def tensorflow_runner(tmp_path: Path) -> Runner:
     return Runner(python_with("tensorflow", "DLC_TEST_TENSORFLOW_PYTHON"), tmp_path / "profile")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import find_root
-from dlc.core.errors import EngineError, ImageError, Interrupted, UsageError
+from dlc.core.errors import EngineError, ImageError, Interrupted, UnmeasuredError, UsageError
 
 ROOT = find_root(Path(__file__))
 BOUND_SECONDS = 120.0
@@ -337,6 +337,17 @@ def test_a_job_is_profiled_by_a_short_run_whose_lines_are_no_part_of_the_answer(
     assert "[algo-1] trained" in (folder / "errors").read_text()
     asked = json.loads((folder / "results/output/asked.json").read_text())
     assert asked == {"DLC_PROFILE": "1", "DLC_PROFILE_ENDS_JOB": "1", "DLC_PROFILE_STEPS": "7"}
+    assert job.left() == []
+
+
+def test_a_job_without_a_loop_over_data_is_an_error_that_names_the_script_and_a_loop_to_measure(folder: Path) -> None:
+    job = Started(folder, "print('trained')", "--json", verb="profile")
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    said = (folder / "errors").read_text()
+    assert (job.process.returncode, output) == (UnmeasuredError.exit_code, ""), said
+    assert "train.py: expected a loop over a DataLoader or a tf.data.Dataset" in said
+    assert "dlc_runtime.profile.watch(batches)" in said
+    assert "No such file" not in said
     assert job.left() == []
 
 

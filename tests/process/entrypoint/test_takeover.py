@@ -53,7 +53,7 @@ class DataJob(Hosts):
         script = SCRIPT.replace("WORD", str(word)).replace("DLC_VARIABLE", "DLC_TAKEOVER_FILE")
         self.configure(script, groups, **MULTI_WORKER, **DISTRIBUTED)
         for job in self.jobs:
-            job.env(DLC_HEARTBEAT_TIMEOUT="60", **environ)
+            job.env(**{"DLC_HEARTBEAT_TIMEOUT": "60", **environ})
         self.start()
         for number in range(3):
             self.wait_for_runs(number)
@@ -154,6 +154,55 @@ def test_a_job_that_ends_well_does_not_wait_for_a_data_host_that_is_dead(job: Da
     assert [job.processes[host].returncode for host in (TRAINING, SECOND)] == [0, 0], said + failed
     assert "the group of hosts has ended well" in said
     assert "127.0.0.2 vanished" not in said  # that it is gone is known only later
+
+
+def test_a_data_host_that_is_cut_off_while_the_training_ends_well_does_not_make_the_job_a_failure(job: DataJob) -> None:
+    job.constants = {
+        "launch.coordination.failure_detector.GONE_SECONDS": 2.0,
+        "launch.coordination.coordinator.LINGER_SECONDS": 1.0,
+    }
+    job.begin()
+    job.processes[SECOND].send_signal(signal.SIGSTOP)
+    job.end(TRAINING, 0)
+    job.processes[TRAINING].wait(BOUND)
+    job.processes[SECOND].send_signal(signal.SIGCONT)
+    assert job.results() == WELL
+    assert "127.0.0.1, which leads the group, vanished" in job.stderr[SECOND]
+    assert "this host only serves data, so how the job ends is said by those that train" in job.stderr[SECOND]
+    assert "has ended well" not in job.stderr[SECOND]
+
+
+def test_when_all_data_hosts_are_cut_off_the_job_fails_and_they_are_named_not_the_training_host(job: DataJob) -> None:
+    job.constants = {"launch.coordination.failure_detector.GONE_SECONDS": 2.0}
+    job.begin(DLC_HEARTBEAT_TIMEOUT="3")
+    for cut_off in (FIRST, SECOND):
+        job.processes[cut_off].send_signal(signal.SIGSTOP)
+    job.processes[TRAINING].wait(BOUND)
+    for cut_off in (FIRST, SECOND):
+        job.processes[cut_off].send_signal(signal.SIGCONT)
+    (code, failure), first, second = job.results()
+    assert code == 69
+    assert "vanished" in failure.partition("; no data host of its group is left")[0]
+    assert not any(f"127.0.0.1{after}" in failure for after in (",", ":", " "))
+    assert (first, second) == ((0, ""), (0, ""))
+
+
+def test_a_training_script_is_told_at_once_that_a_data_hosts_program_has_ended(job: DataJob) -> None:
+    """Which never served: else a loader would wait for it with all its patience."""
+    script = """
+import json, os, pathlib, time
+if os.environ["SM_CURRENT_HOST"] == "127.0.0.1":
+    told = pathlib.Path(os.environ["DLC_ENDED_HOSTS_FILE"])
+    while not told.exists() or len(json.loads(told.read_text())) < 2: time.sleep(0.01)
+    print(told.read_text())
+"""
+    job.configure(script, {"dnn": [TRAINING], "data": [FIRST, SECOND]}, **MULTI_WORKER, **DISTRIBUTED)
+    for each in job.jobs:
+        each.env(DLC_HEARTBEAT_TIMEOUT="600")
+    job.start()
+    ends = job.ends()
+    assert [code for code, _, _ in ends] == [0, 0, 0]
+    assert '["127.0.0.2", "127.0.0.3"]' in ends[TRAINING][1]
 
 
 def test_a_data_host_whose_container_is_started_again_takes_part_again(job: DataJob) -> None:

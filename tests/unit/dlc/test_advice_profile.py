@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlc.__main__ import main
-from dlc.core.errors import ProfileError, UsageError
+from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
 
 ROOT = Path(__file__).parents[3]
 # 8 workers on 8 processors, 1193 ms for a step that takes 184 ms with the data ready.
@@ -31,6 +31,7 @@ def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 def written(folder: Path, rank: int = 0, **changes: Any) -> Path:
     value = {
         **REPORT,
+        "rank": rank,
         **{key: {**REPORT.get(key, {}), **new} if isinstance(new, dict) else new for key, new in changes.items()},
     }
     (folder / f"rank-{rank}.json").write_text(json.dumps(value))
@@ -43,11 +44,60 @@ def written(folder: Path, rank: int = 0, **changes: Any) -> Path:
         ({}, "processors", "CPU-bound: all processors are busy"),
         ({"waiting_seconds": 0.5}, "computing", "not waiting for data"),
         ({"cpu": {"busy": 0.3}}, "workers", "too few workers"),
-        ({"cpu": {"busy": 0.3}}, "workers", "num_workers=53"),  # 9.6 s for a batch, one each 0.184 s
+        # 9.6 s for a batch, one each 0.184 s
+        ({"cpu": {"busy": 0.15, "usable": 64.0}}, "workers", "give the DataLoader num_workers=53 (it has 8)"),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"cpu_seconds": 12.0}}, "input", "bound by reading"),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"batches": 0}}, "elsewhere", "could not be seen"),
         ({"cpu": {"busy": 0.3, "host": 8, "others": 5.0}}, "others", "other programs took the processors"),
+        # On a busy host too workers that are asleep wait for files, and only workers in lines for other programs.
+        (
+            {
+                "cpu": {"busy": 0.3, "host": 8, "others": 5.0},
+                "preprocessing": {"cpu_seconds": 12.0, "queued_seconds": 50.0},
+            },
+            "input",
+            "bound by reading",
+        ),
+        (
+            {
+                "cpu": {"busy": 0.3, "host": 8, "others": 5.0},
+                "preprocessing": {"cpu_seconds": 12.0, "queued_seconds": 900.0},
+            },
+            "others",
+            "other programs took the processors: workers stand in a line for a processor 78% of the time",
+        ),
         ({"cpu": {"busy": 0.3, "host": 8, "others": 0.5}}, "workers", "too few workers"),
+        # One worker that prepares a batch in a step's time, and rests: another one changes nothing.
+        (
+            {
+                "cpu": {"busy": 0.1},
+                "waiting_seconds": 9.2,
+                "preprocessing": {
+                    "workers": 1,
+                    "batches": 100,
+                    "seconds": 9.0,
+                    "cpu_seconds": 9.0,
+                    "queued_seconds": 0.0,
+                },
+            },
+            "elsewhere",
+            "its workers prepare batches fast enough",
+        ),
+        (
+            {
+                "cpu": {"busy": 0.1},
+                "waiting_seconds": 2.0,
+                "preprocessing": {
+                    "workers": 1,
+                    "batches": 100,
+                    "seconds": 18.3,
+                    "cpu_seconds": 18.2,
+                    "queued_seconds": 0.0,
+                },
+            },
+            "workers",
+            "give the DataLoader num_workers=2 (it has 1)",
+        ),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"queued_seconds": 400.0}}, "processors", "line for a processor 35%"),
         # Workers that get no processor do not wait for files.
         (
@@ -128,6 +178,151 @@ def test_a_step_without_an_accelerator_says_nothing_of_one(
     assert main([verb, str(folder), "--on", "c5.9xlarge"]) == 0
 
 
+# Training waits 91% of the time: a step of 29 ms takes 323 ms. Workers are asleep in nearly all of a batch's time.
+READS: dict[str, Any] = {
+    "step_seconds": 0.029, "waiting_seconds": 29.4, "computing_seconds": 2.9,
+    "cpu": {"busy": 0.1, "host": 8, "others": 0.2},
+    "preprocessing": {"batches": 100, "cpu_seconds": 0.9, "seconds": 32.0, "queued_seconds": 0.1, "workers": 1},
+}  # fmt: skip
+# The same, and the worker computes.
+PREPARES = {**READS, "preprocessing": {**READS["preprocessing"], "cpu_seconds": 31.9}}
+
+
+@pytest.mark.parametrize("verb", ["profile", "advise"])
+@pytest.mark.parametrize(
+    ("changes", "bound", "first"),
+    [
+        (READS, "reading", "first give the DataLoader num_workers=11 (it has 1), then measure again"),
+        (
+            {**READS, "preprocessing": {**READS["preprocessing"], "workers": 0, "seconds": 29.4}},
+            "reading", "first give the DataLoader num_workers=11, then measure again",
+        ),
+        (PREPARES, "too few workers", "first give the DataLoader num_workers=8 (it has 1), then measure again"),
+        (
+            {**PREPARES, "preprocessing": {**PREPARES["preprocessing"], "queued_seconds": 20.0, "cpu_seconds": 12.0},
+             "cpu": {"busy": 0.1, "host": 8, "others": 7.0}},
+            "other programs", "first measure on a host that is free",
+        ),
+        (
+            {**READS, "preprocessing": {**READS["preprocessing"], "slow": {"batches": 4, "of": 99, "share": 0.9}}},
+            "a few slow batches", "first look at the samples of those, then measure again",
+        ),
+        (
+            {**READS, "waiting_seconds": 0.9, "preprocessing": {**READS["preprocessing"], "seconds": 0.3}},
+            "what could not be seen", "what it waits for was not measured",
+        ),
+        (
+            {**READS, "waiting_seconds": 0.9, "cpu": {"busy": 0.1, "usable": 64.0},
+             "preprocessing": {"batches": 100, "workers": 32, "seconds": 50.0, "cpu_seconds": 50.0}},
+            "what could not be seen", "what it waits for was not measured",
+        ),
+        ({**READS, "steps": 4}, "what too few steps do not tell", "first measure more steps"),
+        (
+            {**READS, "cpu": {"busy": 0.95}, "preprocessing": {**READS["preprocessing"], "queued_seconds": 30.0}},
+            "what could not be seen", "the CPU seconds of a batch explain 29.0 ms of a step",
+        ),
+    ],
+)  # fmt: skip
+def test_a_job_that_waits_for_what_no_machine_changes_gets_the_measured_step_and_what_to_do_first(
+    verb: str, changes: dict[str, Any], bound: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    each = (changes["waiting_seconds"] + changes["computing_seconds"]) / changes.get("steps", 100)
+    argv = [verb, str(written(tmp_path, **changes)), "--on", "p3.2xlarge", "--price", "p3.2xlarge=3.6"]
+    assert main(argv) == 0
+    text = capsys.readouterr().out
+    assert "never waits" not in text
+    assert f"bound by {bound}: " in text
+    assert f"advice: same machine ({first}" in text
+    assert main([*argv, "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    [choice] = value["choices"]
+    assert choice["bound"] == bound
+    assert choice["step_seconds"] == pytest.approx(each, rel=0.01)
+    assert choice["usd_per_1000_steps"] == pytest.approx(each, rel=0.01)
+    assert (value["data_hosts"], value["gpu_preprocessing_pays_below_seconds"]) == ([], None)
+
+
+def test_a_shorter_step_on_another_machine_waits_for_what_workers_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report's step of 1 s hides the 0.32 s that its worker needs for a batch; one of 20 ms does not."""
+    slow = {**READS, "step_seconds": 1.0, "waiting_seconds": 1.0, "computing_seconds": 99.0}
+    argv = ["advise", str(written(tmp_path, **slow)), "--on", "p3.2xlarge", "--json"]
+    assert main(argv) == 0
+    assert json.loads(capsys.readouterr().out)["choices"][0]["step_seconds"] == pytest.approx(1.0)
+    assert main([*argv, "--step-ms", "20"]) == 0
+    [choice] = json.loads(capsys.readouterr().out)["choices"]
+    assert (choice["bound"], choice["step_seconds"]) == ("reading", pytest.approx(0.319))
+
+
+def test_a_machine_with_more_processors_than_the_reports_host_is_not_said_to_be_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(
+        tmp_path, cpu={"usable": 2.0}, preprocessing={"cpu_seconds": 120 * 2.3, "seconds": 120 * 2.4, "workers": 2}
+    )
+    assert main(["advise", str(folder), "--on", "c5.18xlarge", "--step-ms", "200"]) == 0
+    text = capsys.readouterr().out
+    assert "advice: same machine (72 vCPUs are enough by the model; the report's 2 were not)" in text
+    assert "never waits" not in text
+
+
+def test_ranks_of_one_host_share_its_processors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        written(tmp_path, rank, cpu={"usable": 16.0})
+    assert main(["advise", str(tmp_path), "--on", "p3.8xlarge", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (len(value["choices"]) > 1, value["choices"][0]["bound"]) == (True, "preprocessing")
+
+
+def test_training_that_shares_full_processors_with_preprocessing_is_no_job_that_never_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = {"waiting_seconds": 4.0, "preprocessing": {"cpu_seconds": 120 * 1.4, "seconds": 120 * 1.6}}
+    assert main(["advise", str(written(tmp_path, **shared)), "--on", "p3.2xlarge", "--json"]) == 0
+    [choice] = json.loads(capsys.readouterr().out)["choices"]
+    assert (choice["bound"], choice["step_seconds"]) == ("processors", pytest.approx(0.224))
+
+
+def test_ranks_that_differ_are_shown_each_and_never_as_their_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = {**READS["preprocessing"], "workers": 0, "seconds": 8.4}
+    few = {"step_seconds": 0.092, "waiting_seconds": 0.8, "computing_seconds": 9.2}
+    many = {"step_seconds": 0.016, "waiting_seconds": 8.4, "computing_seconds": 1.6}
+    written(tmp_path, 0, **{**READS, **few, "preprocessing": {**work, "seconds": 0.8, "cpu_seconds": 0.05}})
+    written(tmp_path, 1, **{**READS, **many, "preprocessing": work, "host": "algo-2"})
+    assert main(["profile", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "waiting for data          8% to 84% of the time" in text
+    assert "46%" not in text
+    assert "the ranks differ: the figures above are those of rank 1" in text
+    assert "rank 1 on algo-2: waits 84% of the time, 16.0 ms for a step: bound by reading" in text
+    assert "rank 0 on algo-1: waits 8% of the time, 92.0 ms for a step: bound by reading" in text
+    assert main(["profile", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["profile"]
+    assert (found["ranks_differ"], found["waiting"], found["step_seconds"]) == (True, pytest.approx(0.84), 0.016)
+    assert [rank["wait"] for rank in found["ranks"]] == [pytest.approx(0.08), pytest.approx(0.84)]
+
+
+def test_of_many_ranks_that_differ_some_rows_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(40):
+        written(tmp_path, rank, **{**READS, "waiting_seconds": 0.8 * rank})
+    assert main(["profile", str(tmp_path)]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  rank ")]
+    assert [int(row.split()[1]) for row in rows] == [39, 38, 37, 36, 35, 34, 33, 0]
+
+
+@pytest.mark.parametrize("share", [0.79, 0.81])
+def test_ranks_that_wait_about_as_long_have_a_mean(
+    share: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path, 0, **{**READS, "waiting_seconds": 100 * share, "computing_seconds": 100 * (1 - share)})
+    written(tmp_path, 1, **{**READS, "waiting_seconds": 61.0, "computing_seconds": 39.0})
+    assert main(["profile", str(tmp_path)]) == 0
+    assert ("the ranks differ" in capsys.readouterr().out) == (share == 0.81)
+
+
 def test_advise_takes_the_report_and_what_is_given_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +382,18 @@ def test_a_folder_without_reports_and_a_file_that_is_not_there_are_named(
     assert f"{tmp_path}: expected files rank-*.json" in capsys.readouterr().err
     assert main(["advise", str(tmp_path / "absent.json")]) == ProfileError.exit_code
     assert "absent.json: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["profile", "advise"])
+def test_a_job_without_a_loop_over_data_left_no_folder_and_has_an_error_of_its_own(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "output").mkdir()
+    assert main([verb, str(tmp_path / "output/profile"), "--on", "p3.2xlarge"]) == UnmeasuredError.exit_code
+    said = capsys.readouterr().err
+    assert "a loop over a DataLoader or a tf.data.Dataset" in said
+    assert "dlc_runtime.profile.watch(batches)" in said
+    assert "No such file" not in said
 
 
 def test_reports_of_two_jobs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

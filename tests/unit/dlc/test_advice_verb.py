@@ -163,6 +163,8 @@ def test_the_picture_is_one_svg_file_that_needs_no_other(tmp_path: Path, capsys:
         ([*TENSORFLOW, "--price", "p4d.24xlarge=1e308"], "TYPE=USD with a number above 0"),
         ([*TENSORFLOW, "--step-ms", "0"], "expected a number above 0"),
         ([*TENSORFLOW, "--step-ms", "inf"], "expected a number above 0"),
+        ([*TENSORFLOW, "--data-workers", "0"], "--data-workers: expected a whole number above 0, found '0'"),
+        ([*TENSORFLOW, "--data-workers", "-3"], "--data-workers: expected a whole number above 0, found '-3'"),
         (["--measured", "p4d.24xlarge"], "CLUSTER=MS with a number above 0"),
     ],
 )

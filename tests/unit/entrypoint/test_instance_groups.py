@@ -41,6 +41,16 @@ def test_a_hyperparameter_names_the_program_of_each_group_and_is_no_argument(job
     assert training_env(job.explain())["additional_framework_parameters"] == {}
 
 
+def test_groups_that_train_apart_are_warned_with_what_makes_them_one_job(job: JobFolder) -> None:
+    for name, group in (("algo-1", "dnn"), ("algo-2", "data")):
+        told = str(host(job.hyperparameters(**TORCHRUN), name, group).explain())
+        assert f"warning: {group} trains a model of its own" in told
+        assert "sagemaker_distribution_instance_groups names the groups that train together" in told
+    for stated in (["dnn"], ["dnn", "data"]):
+        job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=stated)
+        assert "are a job each" not in str(host(job, "algo-1", "dnn").explain())
+
+
 def test_a_group_that_is_not_named_runs_the_jobs_program(job: JobFolder) -> None:
     assert on_both(job.hyperparameters(sagemaker_group_programs={"data": "serve.py"})) == ["serve.py", "train.py"]
 

@@ -320,6 +320,21 @@ def test_the_last_data_hosts_failure_names_the_first_and_has_its_exit_code() -> 
     assert membership.end.cause == f"{GONE.cause}; no data host of its group is left, the last one: no disk"
 
 
+def test_what_a_data_host_failed_of_first_stays_known_when_its_container_was_started_again() -> None:
+    membership = served(any_program=True)
+    membership.note_failure("data-1", GONE, 0)
+    assert membership.join("data-1", "its next launcher", {}) == ""
+    membership.note_ready("data-1", 0)
+    assert not membership.losses.gone
+    membership.note_failure("data-2", GroupEnd(False, 8, "data-2", "no memory"), 0)
+    membership.note_failure("data-3", GroupEnd(False, 9, "data-3", "no disk"), 0)
+    assert membership.end is None
+    membership.note_lost("data-1", "closed")
+    assert membership.end is not None
+    assert membership.end.exit_code == 137
+    assert membership.end.cause.startswith(f"{GONE.cause}; no data host of its group is left, the last one: data-1 van")
+
+
 def test_a_data_host_whose_part_is_over_takes_over_from_nobody() -> None:
     membership = served()
     membership.note_done("data-2", 0)

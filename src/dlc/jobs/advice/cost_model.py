@@ -18,6 +18,8 @@ from dlc.core.errors import UsageError
 PART = re.compile(r"(?:(?P<count>[0-9]{1,6})\s*[*x]\s*)?(?:ml\.)?(?P<type>[a-z][a-z0-9\-]*\.[a-z0-9\-]+)")
 EVERYWHERE, DATA_HOSTS = "everywhere", "data-hosts"
 COMPUTING, PREPROCESSING, NETWORK, MEASURED = "computing", "preprocessing", "network", "measured"
+# What more vCPUs would change or not change: the bounds that this model knows.
+MODELLED = (COMPUTING, PREPROCESSING, NETWORK)
 BITS = 8
 
 

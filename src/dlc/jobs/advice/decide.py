@@ -12,6 +12,7 @@ from math import ceil
 from dlc.jobs.advice.cost_model import (
     COMPUTING,
     EVERYWHERE,
+    MODELLED,
     PREPROCESSING,
     Catalogue,
     Cluster,
@@ -55,6 +56,11 @@ class Advice:
     def now(self) -> Estimate:
         return self.choices[0].result
 
+    @property
+    def is_measured(self) -> bool:
+        """Tell whether there is the measured step alone: no machine is known to change what bounds it."""
+        return self.now.bound not in MODELLED
+
 
 def make_advice(
     now: Cluster, job: Workload, machines: Catalogue, data_types: Sequence[Machine], goal: str, gpu_extra: float | None
@@ -75,6 +81,12 @@ def make_advice(
     kept = sorted((c for c in choices if c.kind != MIXED or c is shown), key=_sort_key)
     limits = _find_cost_limit(kept, job), _find_speed_limit(kept, job)
     return Advice(job, tuple(kept), chosen, why, _make_curve(now, job, shown), *limits)
+
+
+def keep_machines(now: Cluster, job: Workload, bound: str, seconds: float, why: str) -> Advice:
+    """Return the advice to change no machine: a step was measured to take `seconds`, and vCPUs do not explain them."""
+    same = Choice(SAME, Estimate(now, seconds, bound, min(job.step / seconds, 1.0)))
+    return Advice(job, (same,), same, why, (), None, None)
 
 
 def _list_useful_bigger(now: Cluster, job: Workload, machines: Catalogue, same: Estimate) -> list[Choice]:

@@ -1,4 +1,4 @@
-"""Reads what dlc_runtime.profile wrote and says what a job waits for. Reads files, changes nothing."""
+"""Reads what dlc_runtime.profile wrote, for all ranks of a job. Reads files, changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dlc.core.errors import ProfileError
+from dlc.core.errors import ProfileError, UnmeasuredError
+from dlc.jobs.advice.rank import Rank
+from dlc.jobs.advice.verdict import find_kind, find_workers, split_batch
 
 VERSION = 1
 FIELDS = {
@@ -22,66 +24,11 @@ PREPROCESSING_FIELDS = {"batches": int, "cpu_seconds": float, "seconds": float, 
 MOST = 1e15
 # CPU seconds of a batch that costs nothing to prepare.
 LEAST = 1e-9
-# Share of the time: less is noise.
-WAITS = 0.05
-# Share of the usable processors: more is full.
-BUSY = 0.85
-# Share of a batch's time in a line for a processor: more means that there were too few.
-QUEUED = 0.25
-# Share of the host's processors that other programs take: less is what any host does.
-TAKEN = 0.2
-# Share of the time: with free processors lines are short.
-LINES = 0.5
-# Steps; fewer can be chance.
-FEW = 30
-# So near a bound it could be on the other side of it.
-NEAR = 0.02
-COMPUTING, PROCESSORS, WORKERS, INPUT, ELSEWHERE = "computing", "processors", "workers", "input", "elsewhere"
-OTHERS = "others"
+# Shares of waiting that are further from each other are of ranks that have no mean.
+DIFFER = 0.2
+LOOP = "a loop over a DataLoader or a tf.data.Dataset that has more steps than DLC_PROFILE_SKIP leaves out (3)"
+WATCH = "measure another loop by `for batch in dlc_runtime.profile.watch(batches)`; give a short loop more steps"
 REMEDY = "write a new one: DLC_PROFILE=1, or python -m dlc_runtime.profile train.py"
-
-
-@dataclass(frozen=True)
-class Rank:
-    """One process's report."""
-
-    host: str
-    framework: str
-    steps: int
-    # Seconds with the data ready: the median.
-    step: float
-    # Seconds in all.
-    waiting: float
-    computing: float
-    # Seconds until the first batch of each iteration, while workers are started.
-    starting: float
-    batch_bytes: float
-    # Processors of the host that this job may use.
-    usable: float
-    # Share of them that worked.
-    busy: float
-    batches: int
-    # CPU seconds for all batches.
-    cpu: float
-    # Seconds of workers, for all batches.
-    fetching: float
-    # 0: the training process itself.
-    workers: int
-    gpu_use: float | None
-    # Seconds of workers in a line for a processor, for all batches.
-    queued: float = 0.0
-    # Processors of the host; 0: unknown.
-    host_cpus: float = 0.0
-    # How many of them other programs took.
-    others: float | None = None
-    # Share of the time that something stood in a line for a processor.
-    pressure: float | None = None
-    # Whether the pipeline prepares several batches at a time.
-    parallel: bool = False
-    # Steps that are left out: in them something was compiled.
-    compiled_steps: int = 0
-    # Seconds of those steps.
-    compiling: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -95,73 +42,65 @@ class Profile:
         return self.ranks[0].framework
 
     @property
+    def slowest(self) -> Rank:
+        """Return the rank that waits most: the others wait for it."""
+        return max(self.ranks, key=lambda rank: rank.wait)
+
+    @property
+    def differ(self) -> bool:
+        """Tell whether ranks wait so differently that a mean would be true for none of them."""
+        return self.slowest.wait - min(rank.wait for rank in self.ranks) >= DIFFER
+
+    @property
+    def counted(self) -> tuple[Rank, ...]:
+        """Return the ranks whose figures are the job's: all, or the slowest alone if they differ."""
+        return (self.slowest,) if self.differ else self.ranks
+
+    @property
     def step(self) -> float:
-        return median(rank.step for rank in self.ranks)
+        return median(rank.step for rank in self.counted)
+
+    @property
+    def interval(self) -> float:
+        """Return the seconds of a step with its wait."""
+        return median(rank.interval for rank in self.counted)
 
     @property
     def waiting(self) -> float:
         """Return the share of the time that is spent waiting for data."""
-        return sum(r.waiting for r in self.ranks) / sum(r.waiting + r.computing for r in self.ranks)
+        return sum(r.waiting for r in self.counted) / sum(r.waiting + r.computing for r in self.counted)
 
     @property
     def cpu(self) -> float | None:
         """Return CPU seconds that prepare one batch; None if this could not be seen."""
-        batches = sum(rank.batches for rank in self.ranks)
-        return max(sum(rank.cpu for rank in self.ranks) / batches, LEAST) if batches else None
+        batches = sum(rank.batches for rank in self.counted)
+        return max(sum(rank.cpu for rank in self.counted) / batches, LEAST) if batches else None
 
     @property
     def batch_bytes(self) -> float:
-        return median(rank.batch_bytes for rank in self.ranks)
+        return median(rank.batch_bytes for rank in self.counted)
 
     @property
     def busy(self) -> float:
         """Return the share of the processors that worked, on the host with the highest share."""
-        return max(rank.busy for rank in self.ranks)
+        return max(rank.busy for rank in self.counted)
 
     @property
     def starting(self) -> float:
         """Return the share of the whole time that passes before the first batch of each iteration."""
-        whole = sum(rank.waiting + rank.computing + rank.starting for rank in self.ranks)
-        return sum(rank.starting for rank in self.ranks) / whole
-
-    @property
-    def worker_use(self) -> float:
-        """Return the part of a batch's time that its worker computes.
-
-        Lines for a processor do not count; else it waits.
-        """
-        seconds = sum(rank.fetching - min(rank.queued, rank.fetching) for rank in self.ranks)
-        return min(sum(rank.cpu for rank in self.ranks) / seconds, 1.0) if seconds else 0.0
-
-    @property
-    def queued(self) -> float:
-        """Return the part of a batch's time that its worker stands in a line for a processor."""
-        seconds = sum(rank.fetching for rank in self.ranks)
-        return min(sum(rank.queued for rank in self.ranks) / seconds, 1.0) if seconds else 0.0
+        whole = sum(rank.waiting + rank.computing + rank.starting for rank in self.counted)
+        return sum(rank.starting for rank in self.counted) / whole
 
     @property
     def taken(self) -> float | None:
         """Return the share of the host's processors that other programs took, on the host with the highest share."""
-        known = [rank.others / rank.host_cpus for rank in self.ranks if rank.others is not None and rank.host_cpus]
+        known = [rank.others / rank.host_cpus for rank in self.counted if rank.others is not None and rank.host_cpus]
         return min(max(known), 1.0) if known else None
-
-    @property
-    def crowded(self) -> bool:
-        """Tell whether a host's processors were full, and other programs had a part of them."""
-        return any(
-            rank.others / rank.host_cpus >= TAKEN and rank.others + rank.busy * rank.usable >= BUSY * rank.host_cpus
-            for rank in self.ranks
-            if rank.others is not None and rank.host_cpus
-        )
 
     @property
     def pressure(self) -> float | None:
         """Return the share of the time that something waited for a processor, on the host with the highest share."""
-        return max((rank.pressure for rank in self.ranks if rank.pressure is not None), default=None)
-
-    @property
-    def parallel(self) -> bool:
-        return any(rank.parallel for rank in self.ranks)
+        return max((rank.pressure for rank in self.counted if rank.pressure is not None), default=None)
 
     @property
     def gpu_use(self) -> float | None:
@@ -169,30 +108,48 @@ class Profile:
         return sum(known) / len(known) if known else None
 
     @property
-    def kind(self) -> str:
-        """Return what the job waits for."""
-        if self.waiting < WAITS:
-            return COMPUTING
-        if self.busy >= BUSY:
-            return PROCESSORS
-        if self.crowded:
-            return OTHERS
-        if self.queued >= QUEUED:
-            return PROCESSORS
-        if self.cpu is None:
-            return ELSEWHERE
-        return INPUT if self.worker_use < 0.5 else WORKERS
+    def ranks_on_host(self) -> int:
+        """Count the ranks that share the slowest rank's processors."""
+        return sum(rank.host == self.slowest.host for rank in self.ranks)
 
     @property
-    def workers_needed(self) -> int:
-        """Return how many workers of a rank prepare a batch in each step's time."""
-        batches = sum(rank.batches for rank in self.ranks)
-        each = sum(rank.fetching for rank in self.ranks) / batches if batches else 0.0
-        return max(int(each / self.step + 0.999), 1)
+    def kind(self) -> str:
+        """Return what the job waits for: what its slowest rank waits for."""
+        return find_kind(self.slowest)
+
+    @property
+    def worker_use(self) -> float:
+        """Return the part of a batch's time that its worker computes.
+
+        Lines for a processor do not count; else it waits.
+        """
+        shares = split_batch(self.slowest)
+        working = 1.0 - shares.queued if shares else 0.0
+        return shares.computing / working if shares and working else 0.0
+
+    @property
+    def queued(self) -> float:
+        """Return the part of a batch's time that its worker stands in a line for a processor."""
+        shares = split_batch(self.slowest)
+        return shares.queued if shares else 0.0
+
+    @property
+    def workers_needed(self) -> int | None:
+        """Return how many workers of a rank prepare a batch in each step's time; None if more change nothing."""
+        return find_workers(self.slowest)
 
 
 def read_profile(paths: Sequence[Path]) -> Profile:
-    """Read files, and folders with a file for each rank. Raises ProfileError."""
+    """Read files, and folders with a file for each rank.
+
+    Raises UnmeasuredError for a folder that a job did not make, and ProfileError for all else.
+    """
+    if absent := next((path for path in paths if _was_not_made(path)), None):
+        raise UnmeasuredError(
+            f"{absent}: expected a folder with files rank-*.json, found none: a job makes it with its first"
+            f" report, and makes no report without {LOOP}",
+            WATCH,
+        )
     files = [file for path in paths for file in (sorted(path.glob("rank-*.json")) if path.is_dir() else [path])]
     if not files:
         raise ProfileError(f"{', '.join(map(str, paths))}: expected files rank-*.json, found none", REMEDY)
@@ -201,6 +158,11 @@ def read_profile(paths: Sequence[Path]) -> Profile:
     if len(frameworks) > 1:
         raise ProfileError(f"{paths[0]}: expected reports of one job, found {' and '.join(frameworks)}", REMEDY)
     return Profile(ranks)
+
+
+def _was_not_made(path: Path) -> bool:
+    """Tell whether a job left results, and no folder with reports among them."""
+    return not path.exists() and not path.suffix and path.parent.is_dir()
 
 
 def _read_rank(file: Path) -> Rank:
@@ -217,15 +179,18 @@ def _read_rank(file: Path) -> Rank:
     _require_form(file, "cpu.", value["cpu"], CPU_FIELDS)
     work = value["preprocessing"]
     _require_form(file, "preprocessing.", work, PREPROCESSING_FIELDS)
-    if value["steps"] < 1 or value["step_seconds"] < LEAST or not value["waiting_seconds"] + value["computing_seconds"]:
+    seconds = value["waiting_seconds"] + value["computing_seconds"]
+    if value["steps"] < 1 or min(value["step_seconds"], seconds / value["steps"]) < LEAST:
         raise ProfileError(
             f"{file}: expected at least one measured step, found none", "let the script train for longer"
         )
-    gpu, cpu = value.get("gpu"), value["cpu"]
+    gpu, cpu, slow = value.get("gpu"), value["cpu"], work.get("slow")
+    slow = slow if isinstance(slow, dict) else {}
     use = gpu.get("use") if isinstance(gpu, dict) else None
     left_out = value.get("compiling")
     compiling = left_out if isinstance(left_out, dict) else {}
     return Rank(
+        number=int(_read_number(value.get("rank")) or 0),
         host=value["host"],
         framework=value["framework"],
         steps=value["steps"],
@@ -241,19 +206,31 @@ def _read_rank(file: Path) -> Rank:
         fetching=work["seconds"],
         workers=work["workers"],
         gpu_use=_read_number(use),
-        queued=_read_number(work.get("queued_seconds")) or 0.0,
+        queued=_read_number(work.get("queued_seconds")),
+        waiting_queued=_read_number(value.get("waiting_queued_seconds")) or 0.0,
         host_cpus=_read_number(cpu.get("host")) or 0.0,
         others=_read_number(cpu.get("others")),
+        stolen=_read_number(cpu.get("stolen")) or 0.0,
         pressure=_read_pressure(cpu.get("pressure")),
         parallel=bool(work.get("parallel")),
         compiled_steps=int(_read_number(compiling.get("steps")) or 0),
         compiling=_read_number(compiling.get("seconds")) or 0.0,
+        slow_batches=int(_read_number(slow.get("batches")) or 0),
+        timed_batches=int(_read_number(slow.get("of")) or 0),
+        asleep_in=_read_looks(work.get("asleep_in")),
+        slow_share=_read_number(slow.get("share")) or 0.0,
     )
 
 
 def _read_number(found: object) -> float | None:
     """Return what a report may leave out; None if it does, or if it is no figure."""
     return float(found) if isinstance(found, int | float) and _has_form(found, float) else None
+
+
+def _read_looks(found: object) -> dict[str, int] | None:
+    """Return in how many looks workers waited in what; None if the report has no looks."""
+    looks = {str(name): _read_number(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    return {name: int(value) for name, value in looks.items() if value} or None
 
 
 def _read_pressure(found: object) -> float | None:
@@ -274,87 +251,3 @@ def _has_form(found: object, kind: type) -> bool:
     if isinstance(found, bool) or not isinstance(found, int | float):
         return kind in (str, dict) and isinstance(found, kind)
     return 0 <= found <= MOST and (kind is float or (kind is int and isinstance(found, int)))
-
-
-def summarize(profile: Profile) -> str:
-    """Write what was measured, and which kind it is."""
-    first = profile.ranks[0]
-    shared = "at most " if profile.framework == "tensorflow" and profile.gpu_use is None else ""
-    cpu = "unknown" if profile.cpu is None else f"{shared}{profile.cpu:.3f}"
-    by = f"{first.workers} workers of each rank" if first.workers else "the training process"
-    rows = [
-        ("step with the data ready", f"{profile.step * 1000:.1f} ms"),
-        ("waiting for data", f"{profile.waiting:.0%} of the time"),
-        ("before the first batch", f"{profile.starting:.0%} of the time"),
-        ("preprocessing", f"{cpu} CPU seconds for a batch, by {by}"),
-        ("processors", f"{profile.busy:.0%} of {first.usable:g} busy"),
-        ("other programs", _describe_taken(profile)),
-        ("GPUs", "unknown" if profile.gpu_use is None else f"{profile.gpu_use:.0%} busy"),
-        ("a batch", f"{profile.batch_bytes / 1e6:.3f} MB"),
-    ]
-    steps = sum(rank.steps for rank in profile.ranks)
-    compiled = sum(rank.compiled_steps for rank in profile.ranks)
-    if compiled:
-        seconds = sum(rank.compiling for rank in profile.ranks)
-        rows.append(("left out", f"{compiled} steps in which something was compiled, {seconds:.1f} s"))
-    lines = [
-        f"{steps} steps of {profile.framework} on {len(profile.ranks)} rank{'s'[: len(profile.ranks) - 1]}",
-        *(f"  {n:<26}{v}" for n, v in rows),
-    ]
-    return "\n".join([*lines, *explain_kind(profile), describe_sureness(profile)])
-
-
-def _describe_taken(profile: Profile) -> str:
-    if profile.taken is None:
-        return "unknown"
-    return f"took {profile.taken:.0%} of the host's {profile.ranks[0].host_cpus:g} processors"
-
-
-def describe_sureness(profile: Profile) -> str:
-    """Tell how sure the answer is, and what speaks against it."""
-    steps = sum(rank.steps for rank in profile.ranks)
-    doubts = [f"only {steps} steps were measured"] if steps < FEW else []
-    if profile.kind != OTHERS and (profile.taken or 0.0) >= TAKEN:
-        doubts.append(f"other programs {_describe_taken(profile)}")
-    if abs(profile.waiting - WAITS) < NEAR or (profile.kind != COMPUTING and abs(profile.busy - BUSY) < NEAR):
-        doubts.append("a figure is close to a bound")
-    if profile.kind in (WORKERS, INPUT) and profile.taken is None:
-        doubts.append("what other programs took could not be seen")
-    if profile.kind in (WORKERS, INPUT) and (profile.pressure or 0.0) >= LINES:
-        doubts.append(f"programs stood in a line for a processor {profile.pressure:.0%} of the time")
-    return f"not sure: {'; '.join(doubts)}" if doubts else "sure: nothing that was measured speaks against it"
-
-
-def _describe_full(profile: Profile) -> str:
-    if profile.busy >= BUSY:
-        return "all processors are busy"
-    return f"workers stand in a line for a processor {profile.queued:.0%} of the time"
-
-
-def explain_kind(profile: Profile) -> list[str]:
-    """Tell which kind it is, and what to do first."""
-    needed = f"give the DataLoader num_workers={profile.workers_needed}"
-    if profile.framework != "torch":
-        needed = "prepare batches in parallel (tf.data: num_parallel_calls=tf.data.AUTOTUNE, prefetch)"
-        if profile.parallel:
-            needed = "look for what runs one at a time: a generator, a py_function, a map without num_parallel_calls"
-    in_turn = profile.framework != "torch" and profile.parallel
-    too_few = "a part of the pipeline is not parallel" if in_turn else "too few workers"
-    lines = {
-        COMPUTING: ["not waiting for data: faster preprocessing changes nothing"],
-        PROCESSORS: [
-            f"CPU-bound: {_describe_full(profile)} and training waits for data; `dlc advise` says which machines help"
-        ],
-        OTHERS: [
-            "other programs took the processors: training waits for data; measure again on a host that is free,"
-            " or give the job fewer workers than processors that are left"
-        ],
-        WORKERS: [f"{too_few}: training waits for data while processors are free; first {needed}, then measure again"],
-        INPUT: [
-            "bound by reading: workers wait for files or the network; more CPUs change nothing, look at the storage"
-        ],
-        ELSEWHERE: ["training waits for data while processors are free; what for could not be seen"],
-    }[profile.kind]
-    if profile.starting > WAITS and profile.ranks[0].workers:
-        lines.append("workers are started for each epoch: persistent_workers=True keeps them")
-    return lines

@@ -13,6 +13,8 @@ from math import floor, log10
 from dlc.core.text import format_table
 from dlc.jobs.advice.cost_model import (
     COMPUTING,
+    NETWORK,
+    PREPROCESSING,
     Cluster,
     Estimate,
     Machine,
@@ -22,7 +24,9 @@ from dlc.jobs.advice.cost_model import (
     find_step_limit,
 )
 from dlc.jobs.advice.decide import ON_GPU, SAME, Advice, Choice
-from dlc.jobs.advice.profile_report import Profile, describe_sureness
+from dlc.jobs.advice.profile_report import Profile
+from dlc.jobs.advice.profile_text import describe_sureness
+from dlc.jobs.advice.verdict import find_kind
 
 Json = dict[str, object]
 UNKNOWN = "unknown"
@@ -89,7 +93,8 @@ def profile_json(profile: Profile) -> Json:
         "cpu_seconds": profile.cpu, "batch_bytes": profile.batch_bytes, "busy": profile.busy,
         "worker_use": profile.worker_use, "workers_needed": profile.workers_needed, "gpu_use": profile.gpu_use,
         "queued": profile.queued, "others": profile.taken, "sureness": describe_sureness(profile),
-        "ranks": [asdict(rank) for rank in profile.ranks],
+        "interval_seconds": profile.interval, "ranks_differ": profile.differ,
+        "ranks": [{**asdict(rank), "wait": rank.wait, "kind": find_kind(rank)} for rank in profile.ranks],
     }  # fmt: skip
 
 
@@ -147,10 +152,13 @@ def write_verdict(advice: Advice) -> str:
     each, works = ("accelerator", "its accelerators work") if now.cluster.training.gpus else ("host", "it trains")
     need = f"preprocessing needs {_format_short(job.vcpus_per_gpu)} vCPUs for each {each}, {now.cluster} has"
     has = f"{_format_short(now.cluster.vcpus_per_gpu)}"
-    state = "not CPU-bound" if now.bound == COMPUTING else "CPU-bound"
+    state = {COMPUTING: "not CPU-bound", **dict.fromkeys((PREPROCESSING, NETWORK), "CPU-bound")}.get(now.bound)
+    state = state or f"bound by {now.bound}"
     lines = [f"{state}: {need} {has}; {works} {format_share(now.use)} of the time"]
     what = chosen.kind if chosen.kind in (SAME, ON_GPU) else f"{chosen.kind}: {chosen.result.cluster}"
     lines.append(f"advice: {what} ({advice.why})")
+    if advice.is_measured:
+        lines.append("no other machines are compared: nothing that was measured says what a step would take there")
     if chosen.kind != SAME:
         lines.append(f"  {_describe_gain(now, chosen.result)}")
     if not any(choice.kind == ON_GPU for choice in advice.choices):
@@ -174,6 +182,8 @@ def _advise_on_gpu(advice: Advice) -> list[str]:
 def list_assumptions(advice: Advice) -> str:
     """Write what the figures take for granted, and how to give what was measured instead."""
     job, clusters = advice.job, [choice.result.cluster for choice in advice.choices]
+    if advice.is_measured:
+        return "the figures assume\n  the report is from this machine: the step is as it was measured, with its waits"
     lines = ["the figures assume", "  preprocessing runs on all vCPUs at once: twice the vCPUs take half the time"]
     if not advice.now.cluster.training.gpus:
         lines.append("  training leaves the vCPUs to preprocessing, which it does not where it computes on them too")

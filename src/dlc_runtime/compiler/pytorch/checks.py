@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.utils._pytree import tree_flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,14 +14,44 @@ MOST_SHAPES = 64
 
 
 def signature_of(value: Any) -> Any:
-    """Return shapes and formats of a call's tensors; what Dynamo makes a new graph for besides, it tells itself."""
+    """Return what tells one call's tensors from another's: shapes, formats, and which of them overlap in memory.
+
+    What Dynamo makes a new graph for besides, it tells itself. It does not look whether arguments that are written
+    overlap others: a graph of calls in which none do is used for those in which some do, and computes another thing.
+    """
+    return form_of(value), overlaps_in([each for each in tree_flatten(value)[0] if isinstance(each, torch.Tensor)])
+
+
+def form_of(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.shape, value.dtype, value.requires_grad
     if isinstance(value, (list, tuple)):
-        return tuple(map(signature_of, value))
+        return tuple(map(form_of, value))
     if isinstance(value, dict):
-        return tuple((key, signature_of(each)) for key, each in value.items())
+        return tuple((key, form_of(each)) for key, each in value.items())
     return None
+
+
+def overlaps_in(tensors: list[torch.Tensor]) -> tuple[int, ...]:
+    """Return the places of tensors that overlap in memory with one that begins before them."""
+    plain = sorted(
+        (*memory_of(each), number)
+        for number, each in enumerate(tensors)
+        if type(each) in (torch.Tensor, torch.nn.Parameter) and each.layout is torch.strided and each.numel()
+    )
+    found, reached = [], 0
+    for begin, end, number in plain:
+        if begin < reached:
+            found.append(number)
+        reached = max(reached, end)
+    return tuple(found)
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return where a tensor's elements begin and end; elements of others can lie between."""
+    begin = tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.element_size()
 
 
 class Checked:

@@ -6,6 +6,8 @@ within a few roundings is judged by more passes: eager again, with each weight m
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 TYPE_CHECKING = False
@@ -136,7 +138,7 @@ class Compared:
 def judge_by_rounding(doubtful: list[Compared], shifted: list[Mapping[str, Seen]]) -> None:
     """Raise if a difference is larger than what one rounding of each weight makes of it."""
     for each in doubtful:
-        noises = [measure(each.one, seen[each.one.key])[0] for seen in shifted if each.one.key in seen]
+        noises = [measure(each.one, seen[each.one.key], True)[0] for seen in shifted if each.one.key in seen]
         allowed = each.allow(Gap(*map(max, zip(Gap(0.0, 0.0, 0.0), *noises))))
         for what, how_far, most, whole in zip(
             ("", " by norm", " in size"), each.gap, allowed, (each.size.largest, each.size.norm, each.size.norm)
@@ -150,12 +152,15 @@ def judge_by_rounding(doubtful: list[Compared], shifted: list[Mapping[str, Seen]
 
 def least_gradient(seen: Mapping[str, Seen]) -> float:
     """Return the rounding of a sum of terms that cancel."""
-    found = [float(each.value.abs().max()) for each in seen.values() if each.kind == GRADIENT and each.value.numel()]
+    found = [largest_of(each.value) for each in seen.values() if each.kind == GRADIENT]
     return ROUNDINGS_OF_SUM * float(torch.finfo(torch.float32).eps) * max(found, default=0.0)
 
 
-def measure(one: Seen, other: Seen) -> tuple[Gap, Size]:
-    """Compare two tensors of a kind, part by part; numbers that are not finite must be so in both."""
+def measure(one: Seen, other: Seen, is_noise: bool = False) -> tuple[Gap, Size]:
+    """Compare two tensors of a kind, part by part; what is not finite must be the same in both.
+
+    `is_noise`: weights were moved; elements that are not finite in one of the two tell nothing of how others spread.
+    """
     left, right = one.value, other.value.to(one.value.device)
     if left.shape != right.shape or left.dtype != right.dtype:
         raise DifferentError(
@@ -169,7 +174,7 @@ def measure(one: Seen, other: Seen) -> tuple[Gap, Size]:
         return Gap(unequal, unequal, unequal), Size(1.0, 1.0, left.numel())
     before = None if one.before is None else in_parts(one.before)
     parts = [
-        measure_part(left, right, None if before is None else before[number])
+        measure_part(left, right, None if before is None else before[number], is_noise)
         for number, (left, right) in enumerate(zip(in_parts(left), in_parts(right)))
     ]
     gaps, norms, alongs, bases, sizes = (list(column) for column in zip(*parts))
@@ -184,16 +189,43 @@ def in_parts(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return found
 
 
-def measure_part(left: torch.Tensor, right: torch.Tensor, before: torch.Tensor | None) -> tuple[float, ...]:
+def measure_part(
+    left: torch.Tensor, right: torch.Tensor, before: torch.Tensor | None, is_noise: bool
+) -> tuple[float, ...]:
     """Return the largest gap, its square sum, gap times base, the largest of the base, and its square sum."""
     left, right = in_full(left), in_full(right)
-    finite, base = torch.isfinite(left), left if before is None else left - in_full(before)
-    if not torch.equal(finite, torch.isfinite(right)):
+    finite = torch.isfinite(left)
+    if is_noise:
+        finite &= torch.isfinite(right)
+    elif not is_same_beyond(finite, left, right):
         return float("inf"), float("inf"), float("inf"), 1.0, 1.0
+    base = left
+    if before is not None:
+        before = in_full(before)
+        # Such a value is no place to measure a change from: the smallest number seen so far begins with infinity.
+        base = torch.where(torch.isfinite(before), left - before, left)
     gap, base = (torch.where(finite, value, 0.0) for value in (right - left, base))
     sums = (gap.double().square().sum(), (gap * base).double().sum(), base.double().square().sum())
     squares, along, size = map(float, sums)
     return float(gap.abs().max()), squares, along, float(base.abs().max()), size
+
+
+def is_same_beyond(finite: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Tell whether both have the same infinities and the same that is no number where `left` is not finite."""
+    if not torch.equal(finite, torch.isfinite(right)):
+        return False
+    if bool(finite.all()):
+        return True
+    one, two = left[~finite], right[~finite]
+    return bool(torch.equal(one.isnan(), two.isnan()) and torch.equal(one > 0, two > 0))
+
+
+def largest_of(value: torch.Tensor) -> float:
+    """Return the largest finite element, 0 if there is none."""
+    if not value.numel():
+        return 0.0
+    found = float(value.abs().max())
+    return found if math.isfinite(found) else float(value.abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 def in_full(value: torch.Tensor) -> torch.Tensor:
@@ -209,9 +241,9 @@ def floor(one: Seen, least: float) -> float:
     """Return what is rounded away: in a sum of gradients, and where a small change is added to a large value."""
     if one.kind == GRADIENT:
         return least if one.value.is_floating_point() and one.value.dtype != torch.float64 else 0.0
-    if one.before is None or not one.before.is_floating_point() or not one.before.numel():
+    if one.before is None or not one.before.is_floating_point():
         return 0.0
-    return ROUNDINGS_OF_VALUE * float(torch.finfo(one.before.dtype).eps) * float(one.before.abs().max())
+    return ROUNDINGS_OF_VALUE * float(torch.finfo(one.before.dtype).eps) * largest_of(one.before)
 
 
 def share(each: Compared) -> float:

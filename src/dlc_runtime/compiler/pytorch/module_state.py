@@ -8,12 +8,13 @@ from collections import deque
 
 import torch
 
+from dlc_runtime.compiler.pytorch.script_state import is_generator, names_of, state_of
 from dlc_runtime.compiler.source_locations import is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, Callable
 
 # Bytes of copies, beside those of buffers: a frozen model can be as large as the memory.
 MOST_BYTES = 1 << 30
@@ -23,7 +24,7 @@ CONTAINERS = (list, dict, deque, set)
 
 
 class ModuleState:
-    """All that a module's parts hold, in lists, in objects of the script's classes, and so on.
+    """All that a module's parts and their classes hold, in lists, in objects of the script's classes, and so on.
 
     What its tensors hold is copied if a forward may write into it: buffers, parameters that are not trained, others
     without gradients. It is put back only where it has changed.
@@ -34,6 +35,8 @@ class ModuleState:
         self._seen: dict[int, Any] = {}
         self._held: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]] = []
+        # What puts back attributes of classes, globals, and own generators of random numbers.
+        self._others: list[Callable[[], None]] = []
         self._bytes = 0
         for tensor in (*module.buffers(), *inputs):
             self._add_tensor(tensor, always=True)
@@ -42,6 +45,8 @@ class ModuleState:
 
     def restore(self) -> None:
         self._random.restore()
+        for put_other_back in self._others:
+            put_other_back()
         for holder, content in self._held:
             put_back(holder, content)
         for tensor, data, value in self._tensors:
@@ -55,7 +60,7 @@ class ModuleState:
         """Return by name what tensors held before and hold now, where that is another; also new tensors."""
         found: dict[str, tuple[torch.Tensor | None, torch.Tensor]] = {}
         for number, (tensor, data, value) in enumerate(self._tensors):
-            if value is not None and not (tensor.data_ptr() == data.data_ptr() and torch.equal(value, tensor.data)):
+            if value is not None and not (tensor.data_ptr() == data.data_ptr() and is_equal(value, tensor.data)):
                 name = self._names.get(id(tensor), f"a tensor that it is given or keeps ({number})")
                 found[name] = (value if value.shape == tensor.shape else None, tensor.data.clone())
         for number, (holder, content) in enumerate(self._held):
@@ -78,7 +83,12 @@ class ModuleState:
                 self._add_tensor(value)
             elif id(value) not in self._seen:
                 self._seen[id(value)] = value
-                waiting.extend(self._add_holder(value))
+                if is_generator(value):
+                    self._others.append(state_of(value))
+                else:
+                    waiting.extend(self._add_holder(value))
+                if is_object(value):
+                    waiting.extend(self._add_class(type(value)))
 
     def _add_holder(self, value: Any) -> list[Any]:
         """Remember what a list, an object and the like holds; return that."""
@@ -87,6 +97,15 @@ class ModuleState:
         content = dict(vars(value)) if is_object(value) else type_of_content(value)(value)
         self._held.append((value, content))
         return [each for each in (content.values() if isinstance(content, dict) else content) if may_hold(each)]
+
+    def _add_class(self, kind: type) -> list[Any]:
+        """Remember what the script's code keeps outside of its objects; return that."""
+        if id(kind) in self._seen:
+            return []
+        self._seen[id(kind)] = kind
+        found = list(names_of(kind))
+        self._others.extend(each.put_back for each in found)
+        return [value for each in found for value in each.values.values() if may_hold(value)]
 
     def _add_tensor(self, tensor: torch.Tensor, always: bool = False) -> None:
         if id(tensor) in self._seen or tensor.layout is not torch.strided or tensor.is_meta:
@@ -101,6 +120,14 @@ class ModuleState:
         self._tensors.append((tensor, data, copied))
 
 
+def is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Tell whether two hold the same numbers; what is not a number is like itself."""
+    if torch.equal(one, other):
+        return True
+    alike = one.is_floating_point() and one.shape == other.shape and one.dtype == other.dtype
+    return bool(alike and torch.allclose(one, other, rtol=0.0, atol=0.0, equal_nan=True))
+
+
 def items_of(content: Any) -> list[tuple[Any, Any]]:
     """Return what is held by key or place; what has neither is left out."""
     if isinstance(content, dict):
@@ -109,7 +136,7 @@ def items_of(content: Any) -> list[tuple[Any, Any]]:
 
 
 def may_hold(value: Any) -> bool:
-    return isinstance(value, (torch.Tensor, tuple, *CONTAINERS)) or is_object(value)
+    return isinstance(value, (torch.Tensor, tuple, *CONTAINERS)) or is_object(value) or is_generator(value)
 
 
 def is_object(value: Any) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Of the job's time, for samples.
 SHARE = 0.002
+# A job is taken to run for so long: what the share allows by then may be spent in its first steps.
+EXPECTED_SECONDS = 600.0
 # A comparison takes as long as so many steps, until one was measured.
 STEPS_OF_COMPARISON = 4.0
 FAR = 1 << 30
@@ -37,19 +39,20 @@ class Samples:
 
     def plan(self, step: int, cost: float, elapsed: float) -> bool:
         """Return whether the next step is a sample. `cost`: seconds of comparing in the step that ended."""
-        if not self.look_at:
-            self._first = (step, elapsed)
+        if not self.look_at:  # how long a step takes is not known yet
+            self._first, self.look_at = (step, elapsed), step + 1
+            return False
         self.spent += cost
         self._cost = cost or self._cost
         per_step = self._seconds_of_step(step, elapsed)
-        short = (self.spent + (self._cost or STEPS_OF_COMPARISON * per_step)) / SHARE - elapsed
-        if cost == 0.0 and short <= 0 and self.look_at:
+        short = (self.spent + (self._cost or STEPS_OF_COMPARISON * per_step)) / SHARE - max(elapsed, EXPECTED_SECONDS)
+        if cost == 0.0 and short <= 0:
             self.look_at = step + 1
             return True
         since = step - self._first[0]
         # Numbers of its own: the script's stay as they are.
         apart = random.Random(step).randint(1, max(1, since))  # noqa: S311
-        self.look_at = step + max(apart, min(int(short / per_step), 1 << 30) if short > 0 and per_step > 0 else 1)
+        self.look_at = step + max(apart, min(int(short / per_step), FAR) if short > 0 and per_step > 0 else 1)
         return False
 
     def _seconds_of_step(self, step: int, elapsed: float) -> float:

@@ -84,6 +84,11 @@ class BufferPool:
         if unused + size <= self.most:
             free.append(block)
 
+    def clear(self) -> None:
+        """Free the blocks that nobody uses. The pool, a cycle, would keep them until the collector comes."""
+        for blocks in [*self._free.values()]:
+            blocks.clear()
+
     @property
     def unused(self) -> int:
         return sum(size * len(blocks) for size, blocks in [*self._free.items()])

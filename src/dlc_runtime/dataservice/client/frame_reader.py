@@ -263,7 +263,8 @@ def _make_view(leaf: serialization.Leaf, start: int) -> Callable[[Any], Any]:
     """Make a function from a buffer to a leaf's array. What all batches share is found out once, here."""
     kind, dtype, shape, size = leaf
     if kind == "B":
-        return lambda buffer: bytes(buffer.memory[start : start + size]) if size else b""
+        make = bytearray if dtype == serialization.MUTABLE else bytes
+        return lambda buffer: make(buffer.memory[start : start + size]) if size else make()
     if kind == "T":
         return _tensor_view(dtype, shape, start, size)
     import numpy

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 from dlc_channel import keys
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
+# For a loader that nobody closed, while the garbage collector waits.
+CLOSE_SECONDS = 2.0
+# Data hosts and rank -> the epoch after the last one that this process began: a loader that is made anew goes on there.
+_next_epochs: dict[tuple[object, ...], int] = {}
 
 
 class RemoteLoader:
@@ -93,7 +99,7 @@ class RemoteLoader:
         self._prefetcher: Prefetcher | None = None
         self._sampling: Sampling | None = None
         self._saved: Mapping[str, Any] | None = None
-        self._progress = Progress(epoch=0, world=self.share.world)
+        self._progress = Progress(_next_epochs.get(self._source, 0), world=self.share.world)
         # Whether an iteration has begun the epoch that `_progress` is in.
         self._has_begun = False
         # Ids of this epoch, if order does not tell them.
@@ -105,7 +111,20 @@ class RemoteLoader:
         # Which iteration is the current one.
         self._round = 0
         self._process = os.getpid()
-        self.sampler = self.batch_sampler = framework_compat.BatchNumbers(self)
+
+    @property
+    def sampler(self) -> framework_compat.BatchNumbers:
+        # Kept, it would make a cycle: a loader that is dropped would wait for the garbage collector.
+        return framework_compat.BatchNumbers(self)
+
+    @property
+    def batch_sampler(self) -> framework_compat.BatchNumbers:
+        return framework_compat.BatchNumbers(self)
+
+    @property
+    def _source(self) -> tuple[object, ...]:
+        """Return what an earlier loader of this process has in common with this one, if it had the same share."""
+        return (*self.servers, self.share)
 
     def __len__(self) -> int:
         """Return this rank's batches in a whole epoch. Waits for the first data server."""
@@ -129,7 +148,10 @@ class RemoteLoader:
         return self._wait_for_sampling()
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration; without it each iteration is the next epoch."""
+        """Set the epoch of the next iteration; without it each iteration is the next epoch.
+
+        So is the first one of a loader that this process makes anew, once an earlier one has begun an epoch.
+        """
         if epoch != self._progress.epoch or self._has_begun:
             self._set_progress(Progress(epoch=epoch, world=self.share.world))
 
@@ -179,6 +201,7 @@ class RemoteLoader:
         if self._has_begun:
             self._set_progress(Progress(self._progress.epoch + 1, world=self.share.world))
         at, self._has_begun = self._progress, True
+        _next_epochs[self._source] = at.epoch + 1
         self._request_batches(at)
 
         def current(take: Callable[[], Any]) -> Callable[[], Any]:
@@ -202,12 +225,20 @@ class RemoteLoader:
                         told.end_of_dataloader = self._progress.taken == last
                     yield batch
         finally:
-            if self._lease_client is not None and own == self._round:
-                self._lease_client.leave()
+            if own == self._round and self._prefetcher is prefetcher:
+                self._end_iteration(prefetcher)
         if self._lease_server is not None and self._lease_client is not None:
             # The other ranks need it until they are done.
             self._lease_server.wait_for_all(self._lease_client.round, prefetcher.raise_fatal)
         self._set_progress(Progress(at.epoch + 1, world=self.share.world))
+
+    def _end_iteration(self, prefetcher: Prefetcher) -> None:
+        """Let go of batches that came for a loop that was left: none of them is given out any more."""
+        if self._lease_client is not None:
+            self._lease_client.leave()
+        elif self.settings.is_ordered:
+            prefetcher.begin(prefetcher.epoch, ())
+        self._pool.clear()
 
     def _count_batch(self, id_: int) -> None:
         """Count a batch as given out, before it is."""
@@ -266,10 +297,26 @@ class RemoteLoader:
 
     def _close_now(self) -> None:
         self._drop_after_fork()
-        for part in (self._lease_client, self._lease_server, self._prefetcher):
-            if part is not None:
-                part.close()
+        _close_parts(*self._take_parts())
+
+    def _take_parts(self) -> tuple[LeaseClient | LeaseServer | Prefetcher | None, ...]:
+        parts = self._lease_client, self._lease_server, self._prefetcher
         self._lease_client = self._lease_server = self._prefetcher = None
+        self._pool.clear()
+        return parts
+
+    def __del__(self) -> None:
+        # An error in `__init__` leaves no prefetcher; at the end of Python its threads end with it.
+        if self.__dict__.get("_prefetcher") is None or os.getpid() != self._process or sys.is_finalizing():
+            return
+        LOG.warning(
+            "data service: a RemoteLoader was dropped that nobody had closed; write `with RemoteLoader(...) as loader:`"
+            ", or call close()"
+        )
+        # Any thread collects garbage, also one that is to end here.
+        closing = threading.Thread(target=_close_parts, args=self._take_parts(), name="dlc-data-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
 
     def __enter__(self) -> RemoteLoader:
         return self
@@ -328,6 +375,12 @@ class RemoteLoader:
                     self.share.world,
                 )
         return self._sampling
+
+
+def _close_parts(*parts: LeaseClient | LeaseServer | Prefetcher | None) -> None:
+    for part in parts:
+        if part is not None:
+            part.close()
 
 
 def _has_cuda() -> bool:

@@ -8,16 +8,28 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime.dataservice.errors import DataServiceError, HangingUserFunctionError, RefusedError, ServersDifferError
+from dlc_runtime import cluster_facts
+from dlc_runtime.dataservice.errors import (
+    DataServiceError,
+    HangingUserFunctionError,
+    RefusedError,
+    ServersDifferError,
+    ServersLostError,
+)
+from dlc_runtime.dataservice.schedule.likeness import choose, compare
 from dlc_runtime.dataservice.wire import control_rpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from dlc_runtime.dataservice.schedule.likeness import Likeness
+
 LOG = logging.getLogger("dlc.dataservice")
 # Between two looks at a server that is not there.
 AGAIN_SECONDS = 1.0
+# For each server to answer for the first time, or not.
+FIRST_SECONDS = 5.0
 # Servers that are asked at a time.
 CALLERS = 16
 # Within which an id has to come before its server is asked about it; also between two looks.
@@ -35,6 +47,8 @@ class FoundServer(NamedTuple):
     host: str
     ports: tuple[int, ...]
     data: dict[str, Any]
+    # Of a few samples: `schedule/likeness.py`.
+    prints: list[Any]
 
 
 class ServerDiscovery:
@@ -47,10 +61,13 @@ class ServerDiscovery:
         self.data: dict[str, Any] | None = None
         # Described the data first.
         self.host = ""
+        # Server -> its last answer.
+        self._known: dict[str, FoundServer] = {}
         self.fatal: DataServiceError | None = None
         # When a server answered last.
         self.answered_at = 0.0
         self._wanted = set(servers)
+        self._unasked = set(servers)
         self._changed = threading.Condition()
         self._ended = False
         self._threads = [
@@ -77,6 +94,8 @@ class ServerDiscovery:
         """Return what the first server that answers describes; None if none does in time."""
         with self._changed:
             self._changed.wait_for(lambda: self.data is not None or self.fatal is not None, seconds)
+            # No batch is taken before servers that are there were compared.
+            self._changed.wait_for(lambda: self.fatal is not None or not self._unasked, min(seconds, FIRST_SECONDS))
             return self.data
 
     def status(self, server: str, stacks_after: float) -> Any:
@@ -99,12 +118,53 @@ class ServerDiscovery:
             found = self._describe_server(server)
             with self._changed:
                 self._busy.discard(server)
+                self._unasked.discard(server)
                 self._due[server] = time.monotonic() + AGAIN_SECONDS
                 if found is None:
                     self._wanted.add(server)
                 self._changed.notify_all()
             if found is not None and self.fatal is None:
                 self._found(found)
+
+    def _find_end(self) -> None:
+        """Fail if no server is left: the launcher says that the programs of all data hosts have ended."""
+        ended = cluster_facts.read_ended_hosts()
+        hosts = {server: server.rpartition(":")[0].strip("[]") for server in self.servers}
+        if not all(server in self.silent and host in ended for server, host in hosts.items()):
+            return
+        with self._changed:
+            names = ", ".join(sorted(set(hosts.values())))
+            self.fatal = self.fatal or ServersLostError(
+                f"no data host serves any more: the program of {names} has ended; let it call serve() on each host that"
+                " does not train (`dlc_runtime.cluster().is_training`): serve returns when the training has ended"
+            )
+            self._changed.notify_all()
+
+    def _compare_samples(self, found: FoundServer) -> ServersDifferError | None:
+        """Return an error if another server's samples are others; say it if a few are."""
+        with self._changed:
+            earlier = self._known.get(found.server)
+            self._known[found.server] = found
+            others = [other for other in self._known.values() if other.server != found.server]
+        if earlier is not None and earlier.prints == found.prints:
+            return None
+        for other in others:
+            likeness = compare(other.prints, found.prints)
+            if not likeness.others:
+                continue
+            which = _name_samples(likeness, int(found.data["samples"]))
+            if likeness.is_of_other_data:
+                return ServersDifferError(
+                    f"the data servers serve different data: {which} differ between {other.host} and {found.host}. They"
+                    " need the same samples in the same order: sort what lists files (os.listdir, glob), seed what"
+                    " shuffles them, and see that each host has all files. If the samples have to tell of their host,"
+                    " set DLC_DATA_COMPARE=0 on the data hosts"
+                )
+            LOG.warning(
+                "data service: %s differ between %s and %s: see that each host has the same files", which, other.host,
+                found.host,
+            )  # fmt: skip
+        return None
 
     def _next_server(self) -> str | None:
         """Return a server that is to be asked now; None at the end."""
@@ -127,11 +187,14 @@ class ServerDiscovery:
             told = control_rpc.call(target, self.token, control_rpc.DESCRIBE)
             address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
             ports = tuple(map(int, told["workers"]))
-            found = FoundServer(server, str(address), str(told["host"]), ports, dict(told["data"]))
+            prints = list(told.get("prints", ()))
+            found = FoundServer(server, str(address), str(told["host"]), ports, dict(told["data"]), prints)
+            others = self._compare_samples(found)
         except (DataServiceError, OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, RefusedError) and self.silent.get(server) != str(error):
                 LOG.warning("data service: no batch is asked from %s: %s", server, error)
             self.silent[server] = str(error)
+            self._find_end()
             return None
         self.answered_at = time.monotonic()
         self.silent.pop(server, None)
@@ -143,8 +206,14 @@ class ServerDiscovery:
                     f"the data servers serve different data: {self.host} {self.data}, {found.host} {found.data}; they"
                     " need the same files, code and arguments of serve"
                 )
+            self.fatal = self.fatal or others
             self._changed.notify_all()
         return found
+
+
+def _name_samples(likeness: Likeness, samples: int) -> str:
+    numbers = [choose(samples)[number] for number in likeness.others]
+    return f"{len(numbers)} of {likeness.compared} samples ({', '.join(map(str, numbers[:5]))})"
 
 
 class StallWatch:

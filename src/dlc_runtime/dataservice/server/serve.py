@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dlc_channel import keys
 from dlc_runtime import cluster_facts, host
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
-from dlc_runtime.dataservice.server import batch_source, control_server, worker
+from dlc_runtime.dataservice.server import batch_source, control_server, sample_prints, worker
 from dlc_runtime.dataservice.server.worker_status import StatusTable
 from dlc_runtime.dataservice.wire import addresses, frames, tls
 from dlc_runtime.dataservice.wire.control_rpc import require_packages
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
+# "0": no samples are drawn for the comparison with other data hosts.
+COMPARE = "DLC_DATA_COMPARE"
 # For the control process to import gRPC and to listen, before it is said.
 LISTEN_SECONDS = 60.0
 # Of one worker in a row, without a batch between, that end the server.
@@ -101,6 +103,7 @@ class Server:
         ]
         self.processes: list[Any] = [None] * workers
         self.control: Any = None
+        self.prints: list[Any] = []
         self.failed = [0] * workers
         self.made = [0] * workers
         self.wake, self._wake_write = os.pipe()
@@ -116,6 +119,9 @@ class Server:
         with until_signalled(self.stop):
             # Made once, before the processes are forked.
             tls.enabled_identity(self.token)
+            # Before the workers are there: what worker_init opens may be one worker's alone.
+            if os.environ.get(COMPARE) != "0":
+                self.prints = sample_prints.draw_samples(self.context, self.source, self.table.slots, self.wake)
             self.control = self._start_control()
             for slot in range(self.table.slots):
                 self._start(slot)
@@ -185,6 +191,7 @@ class Server:
             "host": self.host,
             "workers": [listener.getsockname()[1] for listener in self.listeners],
             "data": self.source.facts,
+            "prints": self.prints,
             "most_batch": self.most_batch,
         }
         ours, theirs = self.context.Pipe()

@@ -65,7 +65,7 @@ def run_worker(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.register(STACKS_SIGNAL, file=config.stacks, all_threads=True)
     table.start_worker(config.slot, os.getpid())
-    _act_as_torch_worker(source, config)
+    act_as_torch_worker(source, config.slot, config.workers)
     Worker(source, config, table, token, most_batch).run()
 
 
@@ -76,7 +76,7 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _act_as_torch_worker(source: BatchSource, config: WorkerConfig) -> None:
+def act_as_torch_worker(source: BatchSource, slot: int, workers: int) -> None:
     """Do as a DataLoader's worker: tell get_worker_info() a number, use one thread, call the init function."""
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -84,11 +84,11 @@ def _act_as_torch_worker(source: BatchSource, config: WorkerConfig) -> None:
 
         torch.set_num_threads(1)
         torch_worker._worker_info = torch_worker.WorkerInfo(
-            id=config.slot, num_workers=config.workers, seed=source.sampling.seed, dataset=source.dataset
+            id=slot, num_workers=workers, seed=source.sampling.seed, dataset=source.dataset
         )
         _keep_memory_private(torch)
     if source.worker_init is not None:
-        source.worker_init(config.slot)
+        source.worker_init(slot)
 
 
 def _keep_memory_private(torch: Any) -> None:

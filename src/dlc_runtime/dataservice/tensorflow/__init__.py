@@ -51,6 +51,7 @@ def distribute(
     endpoints.require_tensorflow()
     from dlc_runtime.dataservice.tensorflow import pipeline
 
+    pipeline.refuse_service(dataset)
     graph = pipeline.read_graph(dataset)
     job = cluster_facts.read()
     found = endpoints.Service(service, ()) if service else endpoints.find_service(job, group)
@@ -58,6 +59,7 @@ def distribute(
     if not service:
         pipeline.refuse_python(graph)
     if mode == "dynamic":
+        pipeline.refuse_parts(graph, len(found.workers))
         pipeline.warn_of_shuffle(graph)
     endpoints.bypass_proxies([found.dispatcher, *found.workers])
     # TensorFlow itself would wait without a bound, and without a word.

@@ -17,13 +17,33 @@ from dlc_runtime.dataservice.tensorflow import endpoints
 from dlc_runtime.dataservice.wire import addresses, tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from dlc_runtime.cluster_facts import Cluster
 
 LOG = logging.getLogger("dlc.dataservice")
 PYTHON_OPERATIONS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+# Operation -> the method that each worker would run on its own part of the elements alone, by a count or by a memory.
+EACH_BY_ITSELF = {
+    "TakeDataset": "take",
+    "SkipDataset": "skip",
+    "ShardDataset": "shard",
+    "ZipDataset": "zip or enumerate",
+    "ScanDataset": "scan or counter",
+    "UniqueDataset": "unique",
+    "TakeWhileDataset": "take_while",
+    "AssertCardinalityDataset": "assert_cardinality",
+}
+# Operation -> a source of which TensorFlow can give no worker a part.
+WHOLE_ONLY = {
+    "SnapshotDataset": "snapshot",
+    "LoadDataset": "load",
+    "CSVDataset": "CsvDataset",
+    "SqlDataset": "SqlDataset",
+}
+# A dataset of the service itself.
+SERVED = "DataServiceDataset"
 PASSES_ON = ("PrefetchDataset", "OptionsDataset")
 BATCHES = ("BatchDataset", "ParallelBatchDataset")
 _lost: list[str] = []
@@ -44,8 +64,7 @@ def read_graph(dataset: Any) -> Any:
 
 def refuse_python(graph: Any) -> None:
     """Raise SettingError if the graph calls Python, which is in this process alone."""
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    if any(node.op in PYTHON_OPERATIONS for node in nodes):
+    if any(node.op in PYTHON_OPERATIONS for node in _all_nodes(graph)):
         raise SettingError(
             "distribute: the dataset calls Python before it (tf.py_function, tf.numpy_function, from_generator); a data"
             " host gets its graph alone, and would say `Could not find callback`. Let TensorFlow's own operations do"
@@ -53,15 +72,77 @@ def refuse_python(graph: Any) -> None:
         )
 
 
-def warn_of_shuffle(graph: Any) -> None:
-    """Say what a shuffle before `distribute` costs, and what to do instead."""
+def refuse_service(dataset: Any) -> None:
+    """Raise SettingError if the dataset comes from the service already: its workers would wait for themselves."""
+    # The graph of one whose elements are counted here does not travel.
+    if any(SERVED in type(step).__name__ for step in _steps(dataset)):
+        raise SettingError(
+            "distribute: the dataset comes from distribute already; call it once, after all that the data hosts are to"
+            " do and before the rest"
+        )
+
+
+def _steps(dataset: Any) -> Iterator[Any]:
+    """Yield the dataset and all that it is made of, as far as this TensorFlow tells it."""
+    waiting = [dataset]
+    while waiting:
+        yield (step := waiting.pop())
+        with contextlib.suppress(AttributeError, NotImplementedError):
+            waiting += step._inputs()
+
+
+def refuse_parts(graph: Any, workers: int) -> None:
+    """Raise SettingError for steps that each worker would take by itself; with one worker say it. 0: unknown.
+
+    What is within the function of an interleave or flat_map is done for one of its elements, and does no harm.
+    """
+    names = [_name_of(node) for node in graph.node if not _does_nothing(graph, node)]
+    if whole := [WHOLE_ONLY[name] for name in names if name in WHOLE_ONLY]:
+        raise SettingError(
+            f"distribute: {whole[0]} comes before it, of which TensorFlow can give no worker a part; read files by"
+            " from_tensor_slices(files).interleave(...), so that the workers share the files; or state mode='off', with"
+            " which each worker makes the whole dataset"
+        )
+    found = list(dict.fromkeys(EACH_BY_ITSELF[name] for name in names if name in EACH_BY_ITSELF))
+    if not found:
+        return
+    text = (
+        f"distribute: {', '.join(found)} before it: each worker does that with its own part of the elements alone, so"
+        " take(300) gives 300 for each worker, skip leaves out as many for each, and zip pairs what does not belong"
+        " together. Do it after distribute, or where the source is made: from_tensor_slices(files[100:]),"
+        " from_tensor_slices((images, labels)), or within the function of an interleave"
+    )
+    if workers != 1:
+        raise SettingError(text)
+    LOG.warning("%s. With one data host, as here, it does no harm while its worker lives", text)
+
+
+def _all_nodes(graph: Any) -> list[Any]:
+    return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+
+
+def _name_of(node: Any) -> str:
+    """Return an operation without its version."""
+    return str(node.op).replace("Experimental", "").rstrip("0123456789").rstrip("V")
+
+
+def _does_nothing(graph: Any, node: Any) -> bool:
+    """Return whether the step leaves all elements as they are: skip(0), or take(-1)."""
+    harmless = {"TakeDataset": -1, "SkipDataset": 0}.get(_name_of(node))
+    return harmless is not None and _constant(graph, node.input[1]) == harmless
+
+
+def _constant(graph: Any, name: str) -> int | None:
+    """Return the number that an input is, if the graph says it."""
     import tensorflow as tf
 
-    sizes, known = [], {node.name: node for node in graph.node}
-    for node in graph.node:
-        if node.op.startswith("Shuffle"):
-            size = known.get(node.input[1])
-            sizes.append(int(tf.make_ndarray(size.attr["value"].tensor)) if size and size.op == "Const" else 0)
+    node = next((node for node in graph.node if node.name == name), None)
+    return int(tf.make_ndarray(node.attr["value"].tensor)) if node is not None and node.op == "Const" else None
+
+
+def warn_of_shuffle(graph: Any) -> None:
+    """Say what a shuffle before `distribute` costs, and what to do instead."""
+    sizes = [_constant(graph, node.input[1]) or 0 for node in graph.node if node.op.startswith("Shuffle")]
     if sizes:
         LOG.warning(
             "distribute: a shuffle comes before it: the worker that asks first takes a whole buffer (%s elements) and"

@@ -48,6 +48,8 @@ _FLAT: dict[Any, bytes] = {}
 _NAMED_TUPLES: dict[tuple[str, tuple[str, ...]], Any] = {}
 MOST_NAMED_TUPLES = 64
 KINDS = ("T", "A", "S", "B")
+# In the place of a dtype: a bytearray.
+MUTABLE = "bytearray"
 # Name in torch -> bytes of an element; a torch that lacks one cannot send or receive it.
 TORCH_DTYPES = {
     **dict.fromkeys(("uint8", "int8", "bool", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
@@ -170,6 +172,9 @@ def _walk(node: Any, place: Place, values: list[Any], parts: list[memoryview], k
     if _is_plain(node):
         values.append(node)
         return ["v"]
+    if type(node) is complex:
+        values.append([node.real, node.imag])
+        return ["c"]
     if isinstance(node, (tuple, list)):
         children = [_walk(child, (*place, at), values, parts, kept) for at, child in enumerate(node)]
         fields = getattr(node, "_fields", None)
@@ -208,7 +213,7 @@ def read_schema(text: bytes | memoryview, most: int) -> Schema:
         if depth > DEEPEST or not isinstance(node, list) or not node:
             raise ValueError("not a node")
         kind, *rest = node
-        if kind == "v" and not rest:
+        if kind in ("v", "c") and not rest:
             return
         if kind in KINDS:
             dtype, shape = rest
@@ -271,6 +276,8 @@ def _unpack_node(node: Any, values: Any, arrays: Any) -> Any:
     kind = node[0]
     if kind == "v":
         return next(values)
+    if kind == "c":
+        return complex(*next(values))
     if kind == "t":
         return tuple([_unpack_node(child, values, arrays) for child in node[1]])
     if kind == "l":
@@ -299,7 +306,8 @@ _from_memory.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 def find_memory(node: Any, place: Place) -> Memory | None:
     """Return an array's memory, None for anything else. Raises UnsupportedBatchError if it does not travel."""
     if isinstance(node, (bytes, bytearray)):
-        return "B", "", (len(node),), memoryview(bytes(node)) if node else None, node
+        memory = memoryview(bytes(node)) if node else None
+        return "B", MUTABLE if isinstance(node, bytearray) else "", (len(node),), memory, node
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(node, torch.Tensor):
         return _tensor_memory(torch, node, place)
@@ -350,6 +358,8 @@ def count_bytes(kind: str, dtype: str, shape: Sequence[int]) -> int:
     """Return an array's bytes. Raises ValueError for a dtype that nobody sends, or numpy's without numpy."""
     if kind == "B":
         (size,) = shape
+        if dtype not in ("", MUTABLE):
+            raise ValueError(f"unknown kind of bytes {dtype!r}")
         return size
     if kind == "T":
         if dtype not in TORCH_DTYPES:

@@ -109,6 +109,8 @@ class Verdict(NamedTuple):
     outcome: Outcome
     # FAILED; STOPPED: with the long grace, to save their state; HUNG: with stacks; RESTART: for now
     kind: str = ""
+    # What a host says that ends well without having heard how the group ended
+    word: str = ""
 
 
 def signal_name(signum: int) -> str:

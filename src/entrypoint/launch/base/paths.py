@@ -17,6 +17,8 @@ DEFAULT_VENV = "/opt/venv"
 LOG_FOLDER = "launcher"
 # What a program tells the launcher, by making the file that a variable names (in the run directory, by process).
 PROGRAM_FILES = {"replaceable": "DLC_TAKEOVER_FILE", "serves": "DLC_SERVES_FILE"}
+# What the launcher tells programs, in a file that this variable names: the hosts whose part has ended, as JSON.
+ENDED_HOSTS_FILE = "DLC_ENDED_HOSTS_FILE"
 # In the run directory: what the parents of ranks and the launcher tell each other
 RANK_FOLDER = "ranks"
 

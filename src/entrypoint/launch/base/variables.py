@@ -60,6 +60,7 @@ VARIABLES = (
     Variable("DLC_HOST_ADDRESSES", "hosts whose names do not resolve", "JSON: the address of each", False),
     Variable("DLC_TAKEOVER_FILE", "data hosts", "a file to make once others of the group can take over", False),
     Variable("DLC_SERVES_FILE", "groups, no strategy", "made by a program that serves other hosts", False),
+    Variable("DLC_ENDED_HOSTS_FILE", "several groups", "JSON: hosts whose program has ended, for RemoteLoader", False),
     Variable("OMP_NUM_THREADS", "several processes on the host", "each gets its share of the usable CPUs"),
     Variable("PJRT_DEVICE", "strategy or compiler xla", "CUDA, NEURON or CPU, from the devices"),
     Variable("CPU_NUM_DEVICES", "strategy xla on the CPU", "XLA devices of this host"),

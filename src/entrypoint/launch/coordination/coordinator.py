@@ -278,6 +278,7 @@ class Coordinator(threading.Thread):
             "stopped": group.stopped_host,
             "ended by stop": group.ended_by_stop,
             "borne": list(group.losses.gone),
+            "through": group.through,
             "end": group.end.as_message() if group.end else None,
         }
 
@@ -290,7 +291,7 @@ class Coordinator(threading.Thread):
             self._tell(self._facts())
         group = self.membership
         state = f"{group.generation} {group.all_ready} {group.stopped_host} {group.ended_by_stop} {group.end}"
-        news = f"{state} {list(group.losses.gone)}"
+        news = f"{state} {list(group.losses.gone)} {group.done - set(group.rules.members)}"
         if news != self._told:
             self._told = news
             self._tell(self._state())

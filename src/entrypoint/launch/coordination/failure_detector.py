@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import select
 import socket
@@ -20,7 +21,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 # Of nothing but refusals, after which a launcher is given up
@@ -216,6 +217,15 @@ class PeerProbe:
 
 # Between looks for the files
 FILE_INTERVAL_SECONDS = 1.0
+
+
+def tell_ended(path: str, hosts: Sequence[str]) -> None:
+    """Tell this host's programs which hosts have ended; nothing if nobody asks, or if it cannot be written."""
+    with contextlib.suppress(OSError):
+        if path and (hosts or os.path.exists(path)):
+            with open(f"{path}.part", "w", encoding="utf-8") as file:
+                json.dump(list(hosts), file)
+            os.replace(f"{path}.part", path)
 
 
 class ProgramSignals:

@@ -12,8 +12,8 @@ import time
 
 from dlc_channel.channel import NotOfThisJobError
 from launch import signals
-from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
-from launch.coordination import failure_detector
+from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, Failure, Outcome, Verdict
+from launch.coordination import failure_detector, membership
 from launch.coordination.coordinator import Coordinator
 from launch.coordination.membership import GroupEnd, MemberConfig, Membership, as_verdict, end_of, unpack_json
 from launch.coordination.sockets import CoordinatorAddress, group_channel, listen_for_group, open_probe_listener
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 0.2
 DIAL_SECONDS = 5.0  # for one attempt
-# For the coordinator to answer a failure
-NEWS_SECONDS = 10.0
+NEWS_SECONDS = 10.0  # for the coordinator to answer a failure
 # For the coordinator to prove that it is one
 HELLO_SECONDS = 5.0
 TRY_SECONDS = DIAL_SECONDS + 1.0  # for which one attempt may keep the thread busy
@@ -304,8 +303,8 @@ class Member:
             last = f"{failure_detector.describe_silence(self.config.heartbeat)}; the last attempt to connect: {how}"
             how = f"{how} for {failure_detector.GONE_SECONDS:g} s, its launcher is gone" if is_gone else last
             self._how_lost = f"which leads the group, vanished: {how}"
-            cause = f"{self.config.rules.leader}, {self._how_lost}"
-            self._set_end(GroupEnd(False, UNAVAILABLE, self.config.rules.leader, cause))
+            told = {message["kind"] for message in self._said if self._state.get("ready")}
+            self._set_end(membership.end_without_leader(self.config, self._how_lost, told))
 
     def _converse(self, channel: Channel) -> None:
         heartbeat = self.config.heartbeat
@@ -375,6 +374,7 @@ class Member:
             news = bool(message["stopped"]) and not self._stop_host
             self._stop_host = self._stop_host or message["stopped"]
             self._state = message
+            failure_detector.tell_ended(self.config.ended_file, message.get("through", ()))
             if message["end"]:
                 self._set_end(GroupEnd.of_message(message["end"]))
             elif news or self.has_to_restart:

@@ -89,11 +89,25 @@ class MemberConfig(NamedTuple):
     probe_port: int | None = None
     # What this host's program may say (base/paths.py) -> the file that says it
     program_files: Mapping[str, str] = {}
+    # Where this host's programs find which hosts have ended (base/paths.py); empty: nobody asks
+    ended_file: str = ""
 
     @property
     def is_leader(self) -> bool:
         """Return whether the coordinator is here."""
         return self.host == self.rules.leader
+
+
+def end_without_leader(config: MemberConfig, how: str, told: Collection[str]) -> GroupEnd:
+    """Return how a host ends that can no longer hear its leader; `told`: what it has said, if the processes run.
+
+    A data host that others take over from does not know how the job ends, and its own end must not decide that.
+    """
+    rules = config.rules
+    cause = f"{rules.leader}, {how}"
+    if not (told and rules.is_data_host(config.host) and (rules.any_data_program or "replaceable" in told)):
+        return GroupEnd(False, UNAVAILABLE, rules.leader, cause)
+    return GroupEnd(True, cause=f"{cause}; this host only serves data, so how the job ends is said by those that train")
 
 
 class Membership:
@@ -137,6 +151,12 @@ class Membership:
         if not self.has_met:
             return sorted(set(self.rules.hosts) - self.facts.keys())
         return sorted(self.facts.keys() - self.ready - self.left)
+
+    @property
+    def through(self) -> list[str]:
+        """List hosts whose part has ended, first those that the job's end does not wait for; as many as are named."""
+        outside = self.done - set(self.rules.members)
+        return [*sorted(outside), *sorted(self.done - outside)][:MOST_NAMED]
 
     @property
     def has_met(self) -> bool:
@@ -284,7 +304,7 @@ def as_verdict(end: GroupEnd) -> Verdict:
     """Return what the group's end means for a host."""
     if end.ok:
         was_stopped = end.kind == STOPPED
-        return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "")
+        return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "", end.cause)
     where = "" if end.cause.startswith(end.host) else f" on {end.host}"
     failure = Failure(
         cause=f"the job failed{where}: {end.cause}",
@@ -325,6 +345,7 @@ class DataHostLosses:
         self._replaceable: set[str] = set()
         # Of those that are gone: what came back would serve again
         self._vanished: set[str] = set()
+        self._reasons: dict[str, GroupEnd] = {}  # what programs failed of first, also on hosts that came back
 
     def note_replaceable(self, host: str) -> None:
         """Note that the program of this data host says that others of its group can take over from it."""
@@ -341,6 +362,8 @@ class DataHostLosses:
             if not others or not self.is_tolerable(host):
                 return False
             self.gone[host] = end
+            if not has_vanished:
+                self._reasons.setdefault(host, end)
             lines = [f"the job goes on without {host}, a data host: {end.cause}", *end.last_lines]
             self.news.append("\n  | ".join(lines) + f"\ndlc: what it served is up to {', '.join(others)}")
         if has_vanished:
@@ -349,7 +372,8 @@ class DataHostLosses:
 
     def name_first_loss(self, host: str, end: GroupEnd, done: Collection[str]) -> GroupEnd:
         """Name the group's first loss in the failure of its last data host, and take the code of that first one."""
-        first = next((self.gone[other] for other in self.gone if other in self._group(host)), None)
+        ends = (self._reasons, self.gone)
+        first = next((known[other] for known in ends for other in known if other in self._group(host)), None)
         if first is None or self._others(host, done):
             return end
         return first._replace(cause=f"{first.cause}; no data host of its group is left, the last one: {end.cause}")
@@ -365,6 +389,7 @@ class DataHostLosses:
 
     def restart(self) -> None:
         """Forget the losses on hosts that are still there: all processes start again."""
+        self._reasons.clear()
         self.gone = {host: end for host, end in self.gone.items() if host in self._vanished}
 
     def _group(self, host: str) -> tuple[str, ...]:

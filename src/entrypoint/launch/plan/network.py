@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from launch.base.compat import NamedTuple
-from launch.base.paths import PROGRAM_FILES
+from launch.base.paths import ENDED_HOSTS_FILE, PROGRAM_FILES
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 
@@ -32,6 +32,8 @@ class Network(NamedTuple):
     data_token: str = ""
     # What this host's program may say -> the file that it makes to say it
     program_files: Mapping[str, str] = {}
+    # Where it finds which hosts have ended; empty: nowhere
+    ended_file: str = ""
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
@@ -54,6 +56,8 @@ def data_service_variables(network: Network) -> dict[str, str]:
     """Return what dlc_runtime's data service cannot learn elsewhere: the job's secret, and hosts without a name."""
     variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
     variables.update((PROGRAM_FILES[what], path) for what, path in network.program_files.items())
+    if network.ended_file:
+        variables[ENDED_HOSTS_FILE] = network.ended_file
     if network.addresses:
         variables["DLC_HOST_ADDRESSES"] = json.dumps(dict(network.addresses), separators=(",", ":"))
     return variables

@@ -8,7 +8,7 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
 from launch.job import instance_groups
-from launch.job.hyperparameters import Job
+from launch.job.hyperparameters import GROUPS, Job
 from launch.plan import frameworks
 from launch.plan.context import Context
 from launch.plan.strategies import single, tf_data_service
@@ -155,7 +155,19 @@ def plan_processes(context: Context, request: StrategyChoice | None) -> Launch:
     if by_name or (request.strategy == "mpi" and frameworks.imports_horovod(context)):
         frameworks.require_gpus(context)
     launch = _load_strategy(request.strategy)(context)
-    return launch.with_decisions(Decision(f"strategy {request.strategy}", request.source), *request.decisions)
+    why = Decision(f"strategy {request.strategy}", request.source)
+    return launch.with_decisions(why, *request.decisions, *_find_apart(context))
+
+
+def _find_apart(context: Context) -> list[Decision]:
+    """Warn if the instance groups train apart because nothing says which of them are one job."""
+    groups = [group.name for group in context.cluster.groups]
+    is_apart = set(context.hosts) <= set(context.cluster.hosts_of((context.cluster.current_group,)))
+    stated = context.job.parameters.get(GROUPS) is not None or instance_groups.tf_data_group(context.job.group_programs)
+    if len(groups) < 2 or stated or not is_apart:
+        return []
+    why = f"the groups {', '.join(groups)} are a job each; {GROUPS} names the groups that train together"
+    return [Decision(f"warning: {context.cluster.current_group} trains a model of its own", why)]
 
 
 def _why_outside(context: Context) -> Decision:

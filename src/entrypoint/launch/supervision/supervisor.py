@@ -207,8 +207,8 @@ class Supervisor:
             self._stop(signal.SIGTERM, self.verdict.outcome.cause)
             return
         failed = self.verdict.outcome.failure
-        ended = "another host ended the job, so what runs here is ended"
-        self._say(ended if failed else "the group of hosts has ended well")
+        well = self.verdict.word or "the group of hosts has ended well"
+        self._say("another host ended the job, so what runs here is ended" if failed else well)
         if self.verdict.kind == HUNG and self.running:
             self.verdict = Verdict(self._with_stacks(self.verdict.outcome), HUNG)
         self._end("verdict", self.settings.end_grace)

@@ -48,6 +48,7 @@ def batches() -> list[Any]:
         {"np": numpy.arange(6, dtype=">i2").reshape(2, 3)[:, ::2], "s": numpy.float32(2)},
         {"text": numpy.array(["ab", "c"])},
         {"when": numpy.array(["2026-01-01"], dtype="datetime64[D]"), "empty": numpy.zeros((0, 2))},
+        [1 - 2j, {"deep": complex("-0-infj")}, bytearray(b"may change"), bytearray()],
         {1: b"bytes", False: b"", "float": [float("inf"), -0.0]},
         [torch.full((size,), size) for size in range(20)],
         [torch.tensor(number) for number in range(1500)],

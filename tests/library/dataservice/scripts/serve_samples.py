@@ -71,6 +71,31 @@ class Odd(Numbers):
         return {"image": object()}
 
 
+class Unsorted(Numbers):
+    """As a listing that nobody sorts: another order on each host."""
+
+    def __init__(self, count: int) -> None:
+        self.order = random.SystemRandom().sample(range(count), count)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, index: int) -> object:
+        return self.order[index]
+
+
+class Augmented(Numbers):
+    """Draws from generators of its own, which no two hosts share; tells of its host, its process and the time."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.own, self.place = random.Random(), f"/tmp/{random.SystemRandom().random()}"
+
+    def __getitem__(self, index: int) -> object:
+        flipped = -index if self.own.random() < 0.5 else index
+        return [index, flipped, self.own.random(), random.random(), f"{self.place}/{index}", os.getpid(), time.time()]
+
+
 class Slow(Numbers):
     def __getitem__(self, index: int) -> object:
         time.sleep(0.05)

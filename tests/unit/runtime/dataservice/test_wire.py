@@ -17,7 +17,8 @@ from harness.examples import examples
 
 TOKEN = b"a token"
 SCALARS = st.one_of(
-    st.text(max_size=20), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(), st.binary()
+    *(st.text(max_size=20), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(), st.binary()),
+    st.complex_numbers(allow_nan=False),
 )
 KEYS = st.one_of(st.text(max_size=5), st.integers())
 BATCHES = st.recursive(
@@ -28,7 +29,7 @@ BATCHES = st.recursive(
     max_leaves=12,
 )
 JSON = st.recursive(
-    st.one_of(st.integers(), st.text(max_size=3), st.sampled_from(["t", "l", "d", "n", "v", "T", "A", "B", "float32"])),
+    st.one_of(st.integers(), st.text(max_size=3), st.sampled_from([*"tldnvcTAB", "float32"])),
     lambda inner: st.lists(inner, max_size=4),
     max_leaves=10,
 )

@@ -44,7 +44,9 @@ def compare_with_ours(userland: Userland) -> None:
     assert packages == docker(*PACKAGES).stdout, (
         "Debian's mirror moved since this host's image was built: build it again"
     )
-    assert theirs["RootFS"]["Layers"] == ours["RootFS"]["Layers"]
+    assert theirs["RootFS"]["Layers"] == ours["RootFS"]["Layers"], (
+        "if Debian's mirror moved packages that only compile, this host's build cache is older: docker builder prune --all"
+    )
 
 
 def inspect(userland: Userland) -> str:

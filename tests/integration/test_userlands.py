@@ -45,7 +45,7 @@ def compare_with_ours(userland: Userland) -> None:
         "Debian's mirror moved since this host's image was built: build it again"
     )
     assert theirs["RootFS"]["Layers"] == ours["RootFS"]["Layers"], (
-        "if Debian's mirror moved packages that only compile, this host's build cache is older: docker builder prune --all"
+        "if Debian moved packages that only compile, this host's build cache is older: docker builder prune --all"
     )
 
 

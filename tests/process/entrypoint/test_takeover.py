@@ -156,6 +156,7 @@ def test_a_job_that_ends_well_does_not_wait_for_a_data_host_that_is_dead(job: Da
     assert "127.0.0.2 vanished" not in said  # that it is gone is known only later
 
 
+@pytest.mark.long
 def test_a_data_host_that_is_cut_off_while_the_training_ends_well_does_not_make_the_job_a_failure(job: DataJob) -> None:
     job.constants = {
         "launch.coordination.failure_detector.GONE_SECONDS": 2.0,

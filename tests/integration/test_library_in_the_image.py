@@ -35,6 +35,8 @@ SHORT = {  # of those rooms: no framework, but for the last one
     "test_known_jobs.py", "test_largest_batch.py",
     "test_xla_refuses.py",  # the core of what test_xla_fault_matrix.py proves
 }  # fmt: skip
+# What `make test` runs: the comparison of compiled code with eager.
+CORE = {"test_comparison_core.py", "test_not_finite.py", "test_samples.py"}
 FILES = sorted(file for file in ROOM.glob("*/**/test_*.py") if file.name not in ELSEWHERE)
 
 
@@ -48,9 +50,11 @@ def is_long(file: Path) -> bool:
 
 def cases(files: list[Path]) -> list[object]:
     """A case for the short files of each room, and one for each long file."""
-    short = groupby((file for file in files if not is_long(file)), room)
+    short = groupby((file for file in files if not is_long(file) and file.name not in CORE), room)
     rooms = [pytest.param(list(group), id=name) for name, group in short]
-    long = [file for file in files if is_long(file)]
+    if core := [file for file in files if file.name in CORE]:
+        rooms.append(pytest.param(core, id="core", marks=pytest.mark.core))
+    long = [file for file in files if is_long(file) and file.name not in CORE]
     names = {file: f"{file.parent.name}/{file.stem.removeprefix('test_')}" for file in long}
     return rooms + [pytest.param([file], id=names[file], marks=pytest.mark.long) for file in long]
 

@@ -12,7 +12,7 @@ from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dlc_runtime.compiler.pytorch.turns import Agreement
+    from dlc_runtime.compiler.pytorch.agreement import Agreement
     from dlc_runtime.compiler.report.record import Record
 
 # Of the job's time, for samples.

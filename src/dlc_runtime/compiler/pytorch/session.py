@@ -18,6 +18,7 @@ from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.cache import cache_digests, cache_folder
 from dlc_runtime.compiler.hooks import IdentitySet, living, log, never_raises
 from dlc_runtime.compiler.pytorch import torch_facts, ways
+from dlc_runtime.compiler.pytorch.agreement import Agreement, count_ranks
 from dlc_runtime.compiler.pytorch.beside import Beside
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch, watch_compilations
@@ -39,7 +40,7 @@ from dlc_runtime.compiler.pytorch.module_selection import (
 from dlc_runtime.compiler.pytorch.newcomers import Newcomers
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.sampling import Sampling
-from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, StepClock, Turns, count_ranks
+from dlc_runtime.compiler.pytorch.turns import Decisions, StepClock, Turns
 from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes

@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import torch
 
 from dlc_runtime.compiler.pytorch import turns
+from dlc_runtime.compiler.pytorch.agreement import Agreement
+from dlc_runtime.compiler.pytorch.beside import Beside
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch
 from dlc_runtime.compiler.report.choosing import Choosing
+from dlc_runtime.compiler.settings import read_settings
 
 GIB = 2**30
 SECONDS = {"eager": 0.2, "inductor": 0.1, "cuda-graphs": 0.05}
@@ -42,7 +45,8 @@ def choose(device, needs):
     """Return what is known of each way once one is chosen. When a way compiles it needs 2 GiB more."""
     turns.time = clock = Clock()
     choosing = Choosing(["inductor", "cuda-graphs"], (60.0, 0.05), 3)
-    turning, compiled, step = turns.Turns(choosing, turns.Agreement(), 0.0), {"eager"}, 0
+    turning = turns.Turns(choosing, Agreement(), 0.0, Beside([], [], read_settings({}), []))
+    compiled, step = {"eager"}, 0
     while not turning.decided:
         way, step = Dispatch.way.name, step + 1
         compiling = 0.0 if way in compiled else 1.0

@@ -177,7 +177,7 @@ def use(name, at_once=False, wait=0):
     ways.WAYS[name] = own
     ways.TRIED["cpu"] = (name,)
     if wait:
-        agreement = sys.modules["dlc_runtime.compiler.pytorch.turns"]
+        agreement = sys.modules["dlc_runtime.compiler.pytorch.agreement"]
         agreement.WAIT = agreement.datetime.timedelta(seconds=wait)
     if at_once:
         session.start()._fixed = own

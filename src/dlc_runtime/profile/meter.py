@@ -6,8 +6,7 @@ import time
 from collections import deque
 from statistics import median
 
-from dlc_runtime.profile.asleep import Asleep
-from dlc_runtime.profile.fetches import KEPT_FETCHES, Fetches
+from dlc_runtime.profile.fetches import KEPT_FETCHES, Asleep, Fetches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_advice_profile import READS, REPORT
+from profile_reports import READS, REPORT
 
 from dlc.__main__ import main
 from dlc.core.errors import ProfileError

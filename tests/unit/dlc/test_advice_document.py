@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_advice_profile import written
+from profile_reports import written
 
 from dlc.__main__ import main
 

@@ -206,7 +206,7 @@ class Masks:
             return all(has_kind(mask, kind) for mask, kind in zip(self._part(*inputs), self._kinds))
 
 
-# -- reading the graph ------------------------------------------------------------------------------------------------
+# Reading the graph
 
 
 def find_masks(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
@@ -318,7 +318,7 @@ def drop_mask(attention: Node, kind: str) -> None:
     attention.kwargs = given
 
 
-# -- reading masks ----------------------------------------------------------------------------------------------------
+# Reading masks
 
 # The mask that was read last, its version, and its answers: all blocks of a model get one mask.
 _last: list[Any] = []

@@ -1,6 +1,6 @@
 """Tells that something is being compiled: in the log while that takes minutes, in the report for a job that is stopped.
 
-Dynamo says when it begins and ends to compile; which of our modules is called then, only the call itself knows.
+Only the call itself knows which of our modules is compiled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CalledModule:
 
 
 class Progress:
-    """What one process compiles at this moment, from the first compilation of a step until the step ends."""
+    """What one process compiles at this moment, from a step's first compilation to its end."""
 
     def __init__(self, record: Record, write: Callable[[], None]) -> None:
         self._record, self._write = record, write
@@ -100,8 +100,7 @@ def progress_text(record: Record, seconds: float) -> str:
 def with_progress(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return `compiled`, with the name for the progress.
 
-    An exception that leaves it is the script's own: eager code has raised it too, so that Dynamo could not trace the
-    call is no news.
+    An exception that leaves it is the script's own: eager code has raised it too.
     """
 
     def call(*arguments: Any, **named: Any) -> Any:

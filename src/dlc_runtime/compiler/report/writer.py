@@ -6,7 +6,9 @@ A process that is killed writes nothing any more: what it last wrote stays.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
@@ -14,7 +16,6 @@ import time
 
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report import merge
-from dlc_runtime.compiler.report.stops import Stops
 from dlc_runtime.compiler.report.summary import summary
 
 TYPE_CHECKING = False
@@ -30,6 +31,9 @@ LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RA
 # Time between writes, while there are many compilations.
 SECONDS_BETWEEN = 10.0
 RUNNING, ENDED = "running", "ended"
+# Signals that ask to stop; no descriptor.
+STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+NONE = -1
 
 
 class Writer:
@@ -140,3 +144,50 @@ class Writer:
 def first_number(variables: tuple[str, ...], default: int = 0) -> int:
     values = (os.environ.get(name, "") for name in variables)
     return next((int(value) for value in values if value.isdigit()), default)
+
+
+class Stops:
+    """The signals of this process since `listen`: after one the last words in the log are the script's.
+
+    Python writes the number of each signal for which the script has a handler to a pipe of ours, and runs the handler
+    as ever: nothing stands around it.
+    """
+
+    def __init__(self) -> None:
+        self._read = self._write = NONE
+        self._has_come = False
+
+    def listen(self) -> None:
+        """Listen, if nobody else does: asyncio has a pipe of its own."""
+        try:
+            held = signal.set_wakeup_fd(NONE)
+        except ValueError:
+            # Only the main thread may ask.
+            return
+        if held != NONE:
+            signal.set_wakeup_fd(held)
+            return
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        # A child's signals are none of ours.
+        os.register_at_fork(after_in_child=self._leave)
+
+    def has_come(self) -> bool:
+        """Tell whether one of them asked to stop. Call it now and then, or the pipe is full."""
+        while not self._has_come and self._read != NONE:
+            try:
+                found = os.read(self._read, 1 << 16)
+            except OSError:
+                break
+            self._has_come = not STOPS.isdisjoint(found)
+        return self._has_come
+
+    def _leave(self) -> None:
+        self._read = NONE
+        with contextlib.suppress(ValueError):
+            held = signal.set_wakeup_fd(NONE)
+            if held not in (self._write, NONE):
+                # By now the script's.
+                signal.set_wakeup_fd(held)

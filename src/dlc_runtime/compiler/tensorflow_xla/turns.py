@@ -64,10 +64,8 @@ class Turns:
     ) -> None:
         """Add a step. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
 
-        `aside`: it was run in both ways, and is not measured.
-
-        `peak` returns the most bytes since the last call. A step without XLA that was traced anew is left out of its
-        block; a block of compiled ones counts for nothing if one was made anew: what follows has cold caches.
+        `aside`: it ran both ways. `peak` returns the most bytes since the last call. A step without XLA that was traced
+        anew is left out of its block; a block of compiled ones counts for nothing if one was made anew.
         """
         block = self.choosing.block
         # After the choice it is the script's.
@@ -99,6 +97,6 @@ class Turns:
         try:
             return slowest([Result(*json.loads(text)) for text in self._share(json.dumps(own))])
         except Exception:
-            # A process has ended, or trains otherwise: each that waits for it goes on without XLA.
+            # A process ended, or trains otherwise.
             self._share = None
             return own._replace(failed=NO_ANSWER)

@@ -87,6 +87,7 @@ def _steps(dataset: Any) -> Iterator[Any]:
     waiting = [dataset]
     while waiting:
         yield (step := waiting.pop())
+        # A dataset of the user's own class may not tell what it is made of; the graph is looked at besides.
         with contextlib.suppress(AttributeError, NotImplementedError):
             waiting += step._inputs()
 

@@ -8,7 +8,7 @@ from launch.base.compat import NamedTuple
 
 # The command line
 USAGE = 64
-# A file's content is not what it has to be
+# A file's content is wrong
 DATA = 65
 # Something that has to be read is not there
 NO_INPUT = 66

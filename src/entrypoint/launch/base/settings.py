@@ -164,7 +164,7 @@ def warns_only(environ: Mapping[str, str], name: str) -> bool:
     """Return whether it says `warn`, the only word that it takes. Raises LaunchError for another one."""
     stated = environ.get(name, "")
     if stated not in ("", "warn"):
-        raise LaunchError(CONFIG, "no such word", where=name, expected="warn, or nothing", found=shown(stated))
+        raise LaunchError(CONFIG, "unknown", where=name, expected="warn, or nothing", found=shown(stated))
     return stated == "warn"
 
 
@@ -240,7 +240,7 @@ def with_job_token(environ: Mapping[str, str], keep: bool = False) -> Mapping[st
             remedy="write it anew before each start of the container: it is removed when it has been read",
         ) from error  # fmt: skip
     if not 0 < len(token) <= LONGEST_TOKEN_BYTES:
-        expected = f"a file with 1 to {LONGEST_TOKEN_BYTES} characters"
+        expected = f"1 to {LONGEST_TOKEN_BYTES} characters"
         raise LaunchError(CONFIG, "no token", where=f"{JOB_TOKEN_FILE}={path}", expected=expected)
     if not keep:
         # A secret that the platform mounts for reading

@@ -17,6 +17,7 @@ class Variable(NamedTuple):
 
 ALWAYS = "always"
 CONTRACT = "the platform's contract"
+SLURM = "several tasks on a node of Slurm"
 
 VARIABLES = (
     Variable("SM_*", ALWAYS, "what training scripts read: hosts, channels, hyperparameters, folders, hardware", False),
@@ -27,7 +28,7 @@ VARIABLES = (
     Variable("PYTHONPATH", ALWAYS, "the code directory, the user's PYTHONPATH, what writes stacks on SIGUSR1", False),
     Variable("HOME", "it cannot be written to", "a folder in DLC_RUN_DIR: libraries keep their caches there", False),
     Variable("USER", "the same, and the user's number has no name", "the number: getpass asks for a name"),
-    Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not when 8 KB have gathered"),
+    Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not 8 KB at once"),
     Variable("PYTHONFAULTHANDLER", ALWAYS, "a crash in a library, or the watchdog, brings out every thread's stack"),
     Variable(
         "MASTER_ADDR",
@@ -35,11 +36,11 @@ VARIABLES = (
         "first host of the distributed group, localhost if nobody names hosts; for torch.distributed and torchrun",
     ),
     Variable("MASTER_PORT", ALWAYS, "7777, the same"),
-    Variable("RANK", "several tasks on a node of Slurm", "SLURM_PROCID", False),
-    Variable("WORLD_SIZE", "several tasks on a node of Slurm", "the step's tasks", False),
-    Variable("LOCAL_RANK", "several tasks on a node of Slurm", "SLURM_LOCALID; 0 if each task sees one GPU", False),
-    Variable("LOCAL_WORLD_SIZE", "several tasks on a node of Slurm", "this node's tasks", False),
-    Variable("GROUP_RANK", "several tasks on a node of Slurm", "this node's place among the hosts", False),
+    Variable("RANK", SLURM, "SLURM_PROCID", False),
+    Variable("WORLD_SIZE", SLURM, "the step's tasks", False),
+    Variable("LOCAL_RANK", SLURM, "SLURM_LOCALID; 0 if each task sees one GPU", False),
+    Variable("LOCAL_WORLD_SIZE", SLURM, "this node's tasks", False),
+    Variable("GROUP_RANK", SLURM, "this node's place among the hosts", False),
     Variable("ACCELERATE_USE_CPU", "no accelerator, and no XLA", "true: else each rank trains a model of its own"),
     Variable(
         "USE_TORCH_XLA",

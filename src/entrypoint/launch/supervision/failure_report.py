@@ -59,7 +59,7 @@ def as_file_text(failure: Failure) -> str:
         tail_shown = tail
     reason = head if not tail else f"{head}\n{last_whole_lines(tail_shown, room)}"
     if tail_shown != tail or len(tail) > room or failure.details or not head.startswith(failure.cause):
-        # What did not fit into the platform's reason, which ends with a whole line, for whoever reads the whole file.
+        # What did not fit into the platform's reason, for whoever reads the whole file.
         reason = reason.ljust(REASON_LENGTH if tail_shown != tail or len(tail) > room else 0, "\n")
         whole_cause = failure.cause if len(failure.cause) > REASON_LENGTH // 2 else ""
         whole_tail = tail if len(tail) > room else ""
@@ -78,7 +78,7 @@ def reserve_file(path: str) -> None:
         os.makedirs(folder, exist_ok=True)
         try:
             fd = os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o644)
-        except OSError:  # a file system without such files, such as NFS
+        except OSError:  # such as NFS
             fd = os.open(_reserved_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         _reserved.append(fd)
         os.write(fd, b"\n" * PROBE_BYTES)

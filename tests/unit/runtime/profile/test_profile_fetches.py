@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.profile import asleep, fetches, resources
-from dlc_runtime.profile.asleep import Asleep, classify
-from dlc_runtime.profile.fetches import Fetches, WorkerFile, find_slow, is_fetching, queued_seconds, read_fetches
+from dlc_runtime.profile import fetches, resources
+from dlc_runtime.profile.fetches import (
+    Asleep,
+    Fetches,
+    WorkerFile,
+    classify,
+    find_slow,
+    is_fetching,
+    queued_seconds,
+    read_fetches,
+)
 from dlc_runtime.profile.meter import Clock, Meter
 
 
@@ -99,7 +107,7 @@ def test_the_kernels_word_tells_what_a_process_waits_in(name: str, kind: str | N
 
 
 def test_only_a_worker_that_fetches_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asleep, "classify", lambda name: "files")
+    monkeypatch.setattr(fetches, "classify", lambda name: "files")
     looks, file = Asleep(), WorkerFile(str(tmp_path))
     looks.look(str(tmp_path), [])
     looks.look(str(tmp_path), [os.getpid()])

@@ -16,12 +16,12 @@ DEFAULT_SELECTOR = "*-cpu-*"
 PROCESS = Path(__file__).parent / "process"
 # Files that take longest, longest first: a file is one worker's, and begun last it would be waited for alone.
 LONGEST = (
-    "test_userlands", "test_build", "test_examples", "test_compiler_jobs", "test_compilers", "test_data_service_jobs",
-    "test_pytorch_scripts",
-    "test_least_rights", "test_documented_commands", "test_tune_batch", "test_train_on_one_host", "test_horovod_jobs",
-    "test_library_in_the_image", "test_accounting", "test_python_packages", "test_ray_jobs", "test_push", "test_run",
-    "test_tensorflow_data_service_jobs", "test_data_service_faults", "test_efa_sources", "test_stopped_jobs",
-    "test_gpu_host_rehearsal", "test_torchrun_jobs", "test_group_jobs", "test_heterogeneous_jobs",
+    "test_userlands", "test_build", "test_tune_batch", "test_gpu_host_rehearsal", "test_pytorch_scripts",
+    "test_compiler_jobs", "test_accounting", "test_compilers", "test_data_service_jobs", "test_documented_commands",
+    "test_push", "test_library_in_the_image", "test_tensorflow_data_service_jobs", "test_examples", "test_run",
+    "test_train_on_one_host", "test_horovod_jobs", "test_data_service_faults", "test_own_project", "test_ray_jobs",
+    "test_torchrun_jobs", "test_mpi_jobs", "test_least_rights", "test_efa_sources", "test_stopped_jobs",
+    "test_tensorflow_scripts", "test_group_jobs", "test_heterogeneous_jobs", "test_python_packages",
     "test_requirements_of_scripts",
 )  # fmt: skip
 reaper = pytest.StashKey[Reaper]()

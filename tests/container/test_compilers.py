@@ -25,7 +25,7 @@ def run_script(image: Image, name: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.when(framework="pytorch", version=">=2.0")
+@pytest.mark.when(framework="pytorch", version=">=2.0,<2.5")  # newer images compile in a job: test_compiler_jobs.py
 def test_torch_compile_works_on_cpu(image: Image) -> None:
     [difference] = run_script(image, "torch_compile.py")
     assert float(difference) < TOLERANCE

@@ -151,6 +151,7 @@ def cached_steps(log: str) -> dict[str, bool]:
     return found
 
 
+@pytest.mark.long
 def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(built: Path) -> None:
     assert dlc(built, "build", "toy-*").returncode == 0  # an earlier test may have built it from other sources
     before = inspect()["RootFS"]["Layers"]
@@ -170,6 +171,7 @@ def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(
     assert inspect()["RootFS"]["Layers"] == before  # the same Debian packages, whatever the list says
 
 
+@pytest.mark.long
 def test_a_build_without_any_cache_gives_the_same_layers(built: Path) -> None:
     assert dlc(built, "build", "toy-*").returncode == 0  # an earlier test may have built it from other sources
     done = dlc(built, "verify-reproducible", "toy-*", "--once")
@@ -215,7 +217,7 @@ def test_base_image_that_does_not_exist_is_named(built: Path) -> None:
     assert "no-such-image.invalid/none:1" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(number: signal.Signals, built: Path) -> None:
     recipe = built / "docker/toy/Dockerfile"
     sleep = f"sleep 12.{time.time_ns() % 10**6:06d}"  # no former run has it in the cache

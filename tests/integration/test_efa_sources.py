@@ -105,6 +105,7 @@ def test_a_wrong_checksum_unpacks_nothing_and_the_right_one_goes_on(
     assert ask(ref, "python", "-c", LOADED) == "True\n"
 
 
+@pytest.mark.long
 def test_an_installer_without_packages_for_the_images_debian_is_refused_with_what_it_has(
     checkout: Path, vendor: Vendor, tmp_path: Path
 ) -> None:

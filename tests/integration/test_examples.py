@@ -147,6 +147,7 @@ def test_models_of_transformers_are_compiled(image: Image, tmp_path: Path, scrip
     assert {"config.json", "tf_model.h5"} <= model(job)
 
 
+@pytest.mark.long
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 def test_the_way_from_an_idle_gpu_to_a_running_job_can_be_walked(image: Image, tmp_path: Path) -> None:
     text = WALK.read_text().split("\n## ")[1]  # the section of that name

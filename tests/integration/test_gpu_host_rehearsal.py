@@ -36,6 +36,7 @@ def carry(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.when(framework="pytorch", version=">=2.13")
 def test_each_kind_of_row_is_measured_on_a_cpu(image: Image, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ GLOO = {"sagemaker_horovod_enabled": True}
 MPI = {"sagemaker_mpi_enabled": True}
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("request_for", [GLOO, MPI], ids=["gloo", "mpi"])
+@pytest.mark.parametrize(
+    "request_for", [pytest.param(GLOO, id="gloo"), pytest.param(MPI, id="mpi", marks=pytest.mark.core)]
+)
 def test_four_ranks_sum_right_and_learn_together(image: Image, tmp_path: Path, request_for: dict[str, object]) -> None:
     script = SCRIPTS / "horovod_fit.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters={**request_for, **TWO_RANKS}) as job:

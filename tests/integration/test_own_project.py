@@ -107,6 +107,7 @@ def test_its_layer_holds_the_package_and_nothing_else_and_is_sent_as_small_as_it
     assert pushed <= LARGEST_SHARE * len(wheel.getvalue())
 
 
+@pytest.mark.long
 def test_its_job_runs_and_its_tests_pass(project: Project) -> None:
     assert "done: accuracy=" in project.run("run", inside="demo")
     assert " passed" in project.run("test", inside="demo")

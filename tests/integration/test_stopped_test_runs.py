@@ -59,7 +59,7 @@ def left(number: str, temporary: Path, of_dlc_run: list[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("signum", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_nothing(image: Image, tmp_path: Path, signum: signal.Signals) -> None:
     temporary = tmp_path / "nested"
     argv = [TOOLS / "python", "-m", "pytest", "-n", "2", f"--basetemp={temporary}", "-m", ""]

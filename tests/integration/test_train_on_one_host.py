@@ -71,7 +71,6 @@ def test_docker_stop_reaches_the_script_which_can_save(image: Image, tmp_path: P
         assert job.wait() == {"algo-1": 0}
 
 
-@pytest.mark.core
 @pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
 def test_a_stopped_example_goes_on_from_its_checkpoint(image: Image, tmp_path: Path) -> None:
     environment = {"TRAINING_JOB_NAME": "spot"}  # the platform's 120 s: it saves after the running epoch

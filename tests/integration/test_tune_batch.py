@@ -21,6 +21,7 @@ BOUND_SECONDS = 1800.0  # only a hang takes that long
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(BOUND_SECONDS + 60)]
 
 
+@pytest.mark.long
 @pytest.mark.when(framework="pytorch", version=">=2.2")
 def test_the_largest_batch_of_a_torch_script_fits_under_the_limit(image: Image, tmp_path: Path) -> None:
     the_largest_batch_fits(image, tmp_path, "wide_torch.py")

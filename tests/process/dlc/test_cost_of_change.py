@@ -75,6 +75,7 @@ def test_a_new_framework_version_is_one_yaml_and_its_lock(tmp_path: Path) -> Non
     assert len(make_plan(read_tree(root)).selected) == len(make_plan(read_tree(ROOT)).selected) + 1
 
 
+@pytest.mark.long
 def test_a_new_framework_version_changes_no_test(tmp_path: Path) -> None:
     root = tmp_path / "checkout"
     every = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]  # as it will be committed

@@ -73,7 +73,7 @@ def test_a_signal_at_any_moment_ends_a_compression(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("work", "rounds"),
-    [("push", 20), ("lock", 5), ("build", 5), *(pytest.param(each, 200, marks=MANY) for each in WORK)],
+    [("push", 8), ("lock", 5), ("build", 5), *(pytest.param(each, 200, marks=MANY) for each in WORK)],
 )
 def test_a_signal_at_any_moment_ends_all_work_which_leaves_nothing_and_can_be_repeated(
     work: str, rounds: int, tmp_path: Path

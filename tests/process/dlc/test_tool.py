@@ -58,7 +58,7 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.long)])
 def test_a_new_project_keeps_the_wheel_that_its_dlc_was_installed_from(
     installer: str, venv: Path, wheel: Path, tmp_path: Path
 ) -> None:

@@ -114,6 +114,33 @@ def test_a_worker_that_is_killed_is_started_again_and_no_element_comes_twice(
     assert consumer.log.count(said) == (2 if len(broken) < COUNT else 0)  # when it is known, and at the end
 
 
+def test_killed_workers_of_a_shuffled_dataset_take_their_buffer_along_and_the_epoch_says_so(
+    job: Job, both: tuple[DataHost, DataHost]
+) -> None:
+    consumer = job.consume(both[0], shuffle=COUNT)
+    consumer.wait_until_it_waits()
+    for host in both:
+        os.kill(server(host, "worker"), signal.SIGKILL)
+        wait_until_it_listens(host, "worker", times=2)
+    broken, whole = consumer.go_on()
+    assert_at_most_once(broken)
+    assert sorted(whole) == ALL
+    assert f"takes a whole buffer ({COUNT} elements) and makes them alone, and they are lost if it dies" in consumer.log
+    said = f"ended with {len(broken)} of {COUNT} elements: {COUNT - len(broken)} are lost"
+    assert consumer.log.count(said) == (2 if len(broken) < COUNT else 0)
+
+
+def test_a_data_host_whose_program_has_ended_costs_the_training_no_patience(job: Job, tmp_path: Path) -> None:
+    told = tmp_path / "ended"
+    told.write_text('["algo-1"]')
+    job.environ["DLC_ENDED_HOSTS_FILE"] = str(told)
+    first = job.serve("algo-1")
+    first.kill()
+    consumer = job.consume(first)
+    assert consumer.wait() == 1
+    assert "the dispatcher cannot be reached: the program of algo-1 has ended; let it call serve()" in consumer.log
+
+
 def test_the_workers_share_the_examples_images(job: Job, both: tuple[DataHost, DataHost]) -> None:
     example = SOURCES.parent / "examples/heterogeneous/tensorflow/train.py"
     made = job.answer_of(both[0], "take_example.py", str(example))

@@ -17,6 +17,7 @@ from dlc.core import labels
 from dlc.core.checkout import find_root
 from dlc.images.proof.signing import KeySigner, attach_proof
 from dlc.images.push.referrers import EMPTY, EMPTY_KIND, put_blob
+from dlc.images.push.registry.http import UnreadableError
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, describe_blob, make_fallback_tag
 from dlc.images.push.simple_signing import make_signature_tag
 from harness.registry import Registry
@@ -233,3 +234,25 @@ def test_a_date_to_come_takes_no_place_of_the_last_builds(repository: Repository
     rows = prune("--keep", "1", "--days", "1")
     assert rows[real.digest]["why"] == "one of the last 1 builds"
     assert all(re.match("its date is to come: 2999-01-0[23]$", rows[image.digest]["why"]) for image in future)
+
+
+def test_what_nobody_can_read_ends_no_prune_and_keeps_what_it_names(
+    repository: Repository, prune: Prune, tmp_path: Path
+) -> None:
+    """Whoever may push gives a tag to a manifest that a registry takes and dlc does not read."""
+    old, named, deep = put_old(repository, tmp_path), put_old(repository, tmp_path, 2), put_old(repository, tmp_path, 3)
+    entry = {"digest": named.digest, "size": len(named.data)}
+    odd = Manifest.of({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
+    text = deep.data[:-1] + b',"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    for tag in ("junk", make_signature_tag(old.digest), f"{make_fallback_tag(old.digest)}.att"):
+        repository.put_manifest(tag, odd)
+    repository.put_manifest("deep", Manifest(text, deep.kind))
+    list_as_documents(repository, old, [odd])
+    rows = prune("--keep", "1", "--days", "30")
+    assert rows[old.digest]["removed"]
+    assert rows[deep.digest]["removed"]
+    assert rows[named.digest]["why"] == "an index over several platforms has it"
+    assert rows[odd.digest]["why"].startswith("a tag that dlc did not set")
+    assert repository.any_manifest(named.digest) == named
+    with pytest.raises(UnreadableError):
+        repository.any_manifest("junk")

@@ -22,7 +22,7 @@ from dlc_channel.channel import FEWEST_SEATS, Channel, WrongProofError
 from dlc_channel.keys import job_key
 from harness.ports import free_port
 from launch import multi_host, signals
-from launch.base.errors import CONFIG, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
+from launch.base.errors import SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
 from launch.coordination.coordinator import Coordinator
 from launch.coordination.member import Member
 from launch.coordination.membership import GroupRules, MemberConfig, Membership
@@ -377,16 +377,3 @@ def test_nobody_listens_on_addresses_that_are_not_the_jobs(tmp_path: Path) -> No
             assert probe.connect_ex(("127.0.0.9", job.join["port"])) != 0
         (tmp_path / "go").touch()
         assert [host.finish().exit_code for host in hosts] == [0, 0]
-
-
-@pytest.mark.parametrize("others", [(), ("127.0.0.3",)], ids=["two hosts", "three hosts"])
-def test_hosts_whose_lists_are_in_different_orders_say_so_soon_on_each(tmp_path: Path, others: tuple[str, ...]) -> None:
-    first, second = "127.0.0.1", "127.0.0.2"
-    with Job(tmp_path, (first, second, *others), timeout=HANG_BOUND * 2) as job:
-        hosts = [job.start(host, "pass") for host in (first, *others)]
-        job.hosts = job.members = (second, first, *others)
-        hosts.append(job.start(second, "pass"))
-        for host in hosts:
-            assert host.finish().exit_code == CONFIG, host.stderr
-            assert "different lists of hosts" in host.cause
-            assert f"{second} on {second}" in host.cause or f"{first} on {first}" in host.cause

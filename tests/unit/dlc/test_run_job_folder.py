@@ -15,7 +15,7 @@ from dlc.jobs.run import job_folder
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import collect_results, remove_folders, write_folders, write_host_folder
 from dlc.jobs.run.lifecycle import ContainerState, find_first_failure, parse_moment
-from dlc.jobs.run.run import _summarize, report_results, translate_paths
+from dlc.jobs.run.run import _summarize, _write_reasons_of_killed, report_results, translate_paths
 
 
 def test_paths_in_a_hosts_message_are_those_of_this_machine(tmp_path: Path) -> None:
@@ -204,10 +204,26 @@ def test_a_failed_job_ends_with_the_cause_the_error_and_the_path_of_the_whole_re
     assert _summarize(job, {"algo-2": state}, ended_by_itself=True).count("a line") == 1
     path.unlink()
     assert "  algo-2 failed first" in _summarize(job, {"algo-2": state}, ended_by_itself=True)
-    killed = replace(state, exit_code=137)  # a script's `kill -9 -1` takes the launcher too
-    assert "all was killed, the launcher too" in _summarize(job, {"algo-2": killed}, ended_by_itself=True)
-    killed = replace(killed, out_of_memory=True)
-    assert "launcher too" not in _summarize(job, {"algo-2": killed}, ended_by_itself=True)
+
+
+def test_a_host_whose_launcher_was_killed_gets_its_failure_file_here(tmp_path: Path) -> None:
+    """A script's `kill -9 -1` leaves nobody in the container who could write it."""
+    job = two_hosts(tmp_path)
+    state = ContainerState(True, False, 0, 137, parse_moment("2026-11-20T10:00:00Z"), out_of_memory=False)
+    states = {"algo-1": replace(state, exit_code=69), "algo-2": state}
+    write(job, "algo-1", output__failure="algo-2 vanished\n")
+    _write_reasons_of_killed(job, states)
+    path = job.opt_ml("algo-2") / "output/failure"
+    assert path.read_text() == "all was killed on algo-2, the launcher too (`kill -9 -1` by a script, `docker kill`)\n"
+    assert (job.opt_ml("algo-1") / "output/failure").read_text() == "algo-2 vanished\n"
+    said = _summarize(job, {"algo-2": state}, ended_by_itself=True)
+    assert f"  {path.read_text()}  the whole reason: {path}\n" in said
+    path.unlink()
+    _write_reasons_of_killed(job, {"algo-2": replace(state, out_of_memory=True)})
+    assert path.read_text() == "all was killed on algo-2, the launcher too (it ran out of memory)\n"
+    path.write_text("the launcher's own word\n")
+    _write_reasons_of_killed(job, states)
+    assert path.read_text() == "the launcher's own word\n"
 
 
 def test_a_job_whose_folders_cannot_all_be_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,3 +116,12 @@ def test_a_restart_of_all_counts_on_a_data_host_that_failed_again() -> None:
     membership.note_failure("dnn-1", BROKEN, 0)
     assert (membership.generation, membership.losses.gone) == (1, {})
     assert "data-1" in membership.missing
+
+
+def test_a_data_host_that_an_elastic_job_does_without_for_a_while_has_not_ended() -> None:
+    """Its machine is taken back, and another one comes: those that train wait for it."""
+    membership = served(least=1)
+    membership.note_done("data-1", 0)
+    membership.note_stopping("data-2")
+    membership.note_done("data-2", 0)
+    assert (membership.through, membership.end) == (["data-1"], None)

@@ -13,7 +13,7 @@ from dlc.images.proof.dsse import BUNDLES
 from dlc.images.proof.opening import Evidence, Refusal
 from dlc.images.push.read_image import list_platforms, parse_labels
 from dlc.images.push.referrers import SPDX
-from dlc.images.push.registry.http import ANSWER_BYTES, TooLargeError
+from dlc.images.push.registry.http import ANSWER_BYTES, TooLargeError, UnreadableError
 from dlc.images.push.registry.repository import INDEXES, Manifest, Repository, make_digest
 from dlc.images.push.simple_signing import SignedPayload, make_signature_tag, read_signature
 
@@ -141,7 +141,7 @@ def _read_documents(repository: Repository, digest: str, unread: Unread) -> Iter
     """Yield the documents of a referrer that can be read."""
     try:
         manifest = repository.manifest(digest)
-    except TooLargeError as error:
+    except UnreadableError as error:
         unread.append((digest, error.message))
         return
     if manifest is None or manifest.digest != digest:

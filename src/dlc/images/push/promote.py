@@ -10,7 +10,7 @@ from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import ImageError
 from dlc.images.push.read_image import PUSH, find_image, read_labels
 from dlc.images.push.referrers import LAYERS, Document, is_about, list_referrer, put_blob, read_kind
-from dlc.images.push.registry.http import TooLargeError
+from dlc.images.push.registry.http import UnreadableError
 from dlc.images.push.registry.repository import (
     INDEXES,
     DamagedError,
@@ -156,7 +156,7 @@ def _copy_referrers(
             document = _find_document(source, digest, image)
             was_there = target.any_manifest(digest) is not None
             sent += _copy_manifest(source, target, document, say)
-        except (DamagedError, TooLargeError) as error:
+        except (DamagedError, UnreadableError) as error:
             # Whoever may push lists what he wants: it must not hold the image up.
             say(f"{digest} is listed as attached {error.message}: left out")
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -12,10 +13,13 @@ from dlc.core.labels import CREATED, KEY, parse_time
 from dlc.engine.builders import UNVERIFIED
 from dlc.images.push.read_image import read_labels
 from dlc.images.push.referrers import OF_DOCUMENT, is_document
+from dlc.images.push.registry.http import UnreadableError
 from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.tags import KEY_DIGITS, OF_CONTENT, OF_DAY
 
 Say = Callable[[str], None]
+# In a manifest that nobody can read.
+NAMED = re.compile(rb"sha256:[0-9a-f]{64}")
 # Two clocks may be on both sides of midnight.
 ONE_DAY = timedelta(days=1)
 
@@ -69,7 +73,7 @@ def list_repository(repository: Repository, say: Say) -> Listed:
     images: dict[str, Manifest] = {}
     documents = []
     for tag in tags:
-        found = repository.any_manifest(tag)
+        found = read_any(repository, tag)
         if found and OF_DOCUMENT.fullmatch(tag) and is_document(found):
             documents.append(tag)
         elif found:
@@ -84,7 +88,7 @@ def _list_orphans(repository: Repository, tags: Sequence[str], images: Mapping[s
     for tag in tags:
         match = OF_DOCUMENT.fullmatch(tag)
         digest = f"sha256:{match[1]}" if match else ""
-        if digest and digest not in images and repository.any_manifest(digest) is None:
+        if digest and digest not in images and read_any(repository, digest) is None:
             yield tag
 
 
@@ -120,8 +124,28 @@ def list_members(repository: Repository, image: Manifest) -> Iterator[str]:
                 continue
             seen.add(digest)
             yield digest
-            if found := repository.any_manifest(digest):
+            if found := read_any(repository, digest):
                 left.append(found)
+
+
+class Unreadable(Manifest):
+    """What somebody has pushed and nobody can read: it may lead to all that it names."""
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """Return an index of each digest in the bytes."""
+        named = dict.fromkeys(digest.decode() for digest in NAMED.findall(self.data))
+        return {"manifests": [{"digest": digest} for digest in named], "layers": []}
+
+
+def read_any(repository: Repository, reference: str) -> Manifest | None:
+    """Return what a tag or a digest means, also if dlc cannot read it: by that whoever may push ends no prune."""
+    try:
+        return repository.any_manifest(reference)
+    except UnreadableError as error:
+        if not error.data:
+            raise
+        return Unreadable(error.data, "")
 
 
 def find_today(repository: Repository, own: date, say: Say) -> date:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dlc.images.push.prune import Choice, Say, list_members
+from dlc.images.push.prune import Choice, Say, list_members, read_any
 from dlc.images.push.referrers import OF_DOCUMENT, is_about, is_document
 from dlc.images.push.registry.repository import Manifest, Repository
 
@@ -49,7 +49,7 @@ def remove(repository: Repository, choices: Sequence[Choice], say: Say) -> list[
 
 def _read_meanings(repository: Repository) -> Iterator[Meaning]:
     for tag in repository.tags():
-        if found := repository.any_manifest(tag):
+        if found := read_any(repository, tag):
             match = OF_DOCUMENT.fullmatch(tag)
             about = f"sha256:{match[1]}" if match and is_document(found) else ""
             members = _list_entries(found) if about else list_members(repository, found)
@@ -71,7 +71,7 @@ def _remove_one(repository: Repository, choice: Choice, meanings: Sequence[Meani
         if why := _explain_use(choice.name, others):
             say(f"{choice.name} stays: {why}")
             return False
-    elif not image or repository.any_manifest(image):
+    elif not image or read_any(repository, image):
         say(f"{choice.name} stays: it is no document about an image that is gone")
         return False
     listed = [str(entry["digest"]) for entry in repository.referrers(image)] if is_image else []
@@ -89,7 +89,7 @@ def _remove_one(repository: Repository, choice: Choice, meanings: Sequence[Meani
 
 def _remove_document(repository: Repository, digest: str, image: str, others: Sequence[Meaning], say: Say) -> None:
     """Remove what is listed as a document about an image, if it says so itself and nothing else leads to it."""
-    found = repository.any_manifest(digest)
+    found = read_any(repository, digest)
     if found is None:
         return
     if not is_about(found, image):

@@ -103,6 +103,8 @@ def _gather_results(
     take_files_back(job, engine)
     for line in report_results(job, collect_results(job)):
         log.say(line)
+    if ended_by_itself:
+        _write_reasons_of_killed(job, states)
     log.say(_summarize(job, states, ended_by_itself=ended_by_itself))
 
 
@@ -214,7 +216,7 @@ def _summarize(job: Job, states: dict[str, ContainerState], *, ended_by_itself: 
     """Tell how each host has ended, why the first one failed, and where the results are."""
     codes = ", ".join(f"{host} {_describe_ending(state)}" for host, state in states.items()) or "no host has started"
     failed = find_first_failure(states) if ended_by_itself else ""
-    why = [f"  {line}" for line in _explain_failure(job, failed, states[failed])] if failed else []
+    why = [f"  {line}" for line in _explain_failure(job, failed)] if failed else []
     why += [f"  {line}" for host, state in states.items() if (line := explain_memory(job, host, state))]
     return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
@@ -223,19 +225,27 @@ def _describe_ending(state: ContainerState) -> str:
     return f"{state.exit_code} (out of memory)" if state.out_of_memory else str(state.exit_code)
 
 
-def _explain_failure(job: Job, host: str, state: ContainerState) -> list[str]:
+def _explain_failure(job: Job, host: str) -> list[str]:
     """Tell which rank failed on which host, the error itself, and where all of it is: from a host's failure file.
 
     Paths are those of this machine.
     """
     path = job.opt_ml(host) / FAILURE
     lines = [line for line in translate_paths(_read_failure(path), job, host).splitlines() if line.strip()]
-    if not lines and state.exit_code == KILLED and not state.out_of_memory:
-        return [f"{host} failed first: all was killed, the launcher too (`kill -9 -1` by a script, `docker kill`)"]
     if not lines:
         return [f"{host} failed first"]
     error = [lines[-1].strip()] if len(lines) > 1 else []
     return [lines[0], *error, f"the whole reason: {path}"]
+
+
+def _write_reasons_of_killed(job: Job, states: dict[str, ContainerState]) -> None:
+    """Write the failure file of each host whose launcher was killed with all else, and so could not write it."""
+    for host, state in states.items():
+        path = job.opt_ml(host) / FAILURE
+        if state.exit_code == KILLED and not path.exists():
+            why = "it ran out of memory" if state.out_of_memory else "`kill -9 -1` by a script, `docker kill`"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"all was killed on {host}, the launcher too ({why})\n")
 
 
 def translate_paths(text: str, job: Job, host: str) -> str:

@@ -42,7 +42,8 @@ def distribute(
     call this in the same order share the elements; `name` states what is shared, for datasets that only some of them
     read. `service`: the dispatcher as host:port, by default the job's.
 
-    Raises SettingError, MissingPackageError, and ServersLostError after `patience` seconds without a data host.
+    Raises SettingError, MissingPackageError, and ServersLostError after `patience` seconds without a data host, at once
+    if the launcher says that the data hosts' programs have ended.
     """
     if mode not in MODES:
         raise SettingError(f"distribute: mode: expected one of {', '.join(MODES)}, found {mode!r}")
@@ -63,9 +64,9 @@ def distribute(
         pipeline.warn_of_shuffle(graph)
     endpoints.bypass_proxies([found.dispatcher, *found.workers])
     # TensorFlow itself would wait without a bound, and without a word.
-    endpoints.wait_for_one([found.dispatcher], "the dispatcher", patience)
+    endpoints.wait_for_one([found.dispatcher], "the dispatcher", patience, job=job)
     if found.workers:
-        endpoints.wait_for_one(found.workers, "any worker", patience)
+        endpoints.wait_for_one(found.workers, "any worker", patience, job=job)
     import tensorflow as tf
 
     shared_as = name or f"dlc-{next(_calls)}"

@@ -10,6 +10,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import MissingPackageError, ServersLostError, SettingError
 from dlc_runtime.dataservice.wire import addresses
 
@@ -89,12 +90,22 @@ def require_tensorflow() -> None:
 
 
 def wait_for_one(
-    targets: Sequence[str], what: str, patience: float, is_ended: Callable[[], bool] = lambda: False
+    targets: Sequence[str],
+    what: str,
+    patience: float,
+    is_ended: Callable[[], bool] = lambda: False,
+    job: Cluster | None = None,
 ) -> None:
-    """Return when one of the targets takes a connection. Raises ServersLostError after `patience` seconds."""
+    """Return when one of the targets takes a connection.
+
+    Raises ServersLostError after `patience` seconds, or as soon as the programs of the targets' hosts in the `job` have
+    ended.
+    """
     deadline = time.monotonic() + patience
     reasons: dict[str, str] = {}
     while not is_ended():
+        # Read first: a server that ends afterwards did answer.
+        gone = _find_ended(targets, job)
         for where in targets:
             try:
                 _connect(where, max(0.1, min(CONNECT_SECONDS, deadline - time.monotonic())))
@@ -102,6 +113,11 @@ def wait_for_one(
                 reasons[where] = str(error)
             else:
                 return
+        if gone:
+            raise ServersLostError(
+                f"tf.data.service: {what} cannot be reached: the program of {gone} has ended; let it call serve() on"
+                " each host that does not train: serve returns when the training has ended"
+            )
         if time.monotonic() > deadline:
             said = "; ".join(f"{where}: {why}" for where, why in reasons.items())
             raise ServersLostError(
@@ -109,6 +125,13 @@ def wait_for_one(
                 f" and whether the network lets this port through ({DISPATCHER_SWITCH} and {WORKER_SWITCH} name others)"
             )
         time.sleep(PAUSE_SECONDS)
+
+
+def _find_ended(targets: Sequence[str], job: Cluster | None) -> str:
+    """Return the targets' hosts if the launcher says that the program of each has ended; else nothing."""
+    named = {peer.address: peer.host for peer in job.hosts} if job else {}
+    hosts = {named.get(_split(where)[0], "") for where in targets}
+    return ", ".join(sorted(hosts)) if hosts <= cluster_facts.read_ended_hosts() else ""
 
 
 def count_processes(job: Cluster, serving: str, environ: Mapping[str, str] = os.environ) -> int:

@@ -154,9 +154,9 @@ class Membership:
 
     @property
     def through(self) -> list[str]:
-        """List hosts whose part has ended, first those that the job's end does not wait for; as many as are named."""
-        outside = self.done - set(self.rules.members)
-        return [*sorted(outside), *sorted(self.done - outside)][:MOST_NAMED]
+        """List hosts that ended for good, first those that the job's end does not wait for; as many as are named."""
+        ended, members = self.done - self._leaving, set(self.rules.members)
+        return [*sorted(ended - members), *sorted(ended & members)][:MOST_NAMED]
 
     @property
     def has_met(self) -> bool:

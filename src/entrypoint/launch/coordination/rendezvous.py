@@ -15,6 +15,7 @@ from launch.discovery import host_addresses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
 
@@ -24,7 +25,7 @@ STAY_SECONDS = 0.2
 # Until the first line that says who is missing, and between two of them
 FIRST_REPORT_SECONDS, REPORT_SECONDS = 1.0, 15.0
 RESOLVE_SECONDS = 2.0
-# For another host that leads too to hear of it
+# For another host to hear that it is not alone in leading, or to ask whom this one follows
 TELL_SECONDS = 5.0
 # 128 + SIGTERM: another host got the signal
 STOP_CODE = 143
@@ -136,22 +137,26 @@ def _end_after_loss(verdict: Verdict, own: Outcome) -> Outcome:
 
 
 def _wait_for_all(group: Member, timeout: float) -> None:
-    scout = LeaderScout(group.config, lambda: group.missing, group.own_addresses) if group.config.is_leader else None
-    if scout:
-        scout.start()
+    def to_ask() -> Collection[str]:
+        """List whom the leader misses; another host the leader, until it has met it."""
+        if group.config.is_leader:
+            return group.missing
+        return () if group.missing or group.facts else (group.config.rules.leader,)
+
+    scout = LeaderScout(group.config, to_ask)
+    scout.start()
     try:
         _wait_for_facts(group, timeout, scout)
     finally:
-        if scout:
-            scout.stop()
+        scout.stop()
 
 
-def _wait_for_facts(group: Member, timeout: float, scout: LeaderScout | None) -> None:
+def _wait_for_facts(group: Member, timeout: float, scout: LeaderScout) -> None:
     deadline = time.monotonic() + timeout
     notes = ProgressNotes()
     while not group.facts:
-        if scout and scout.found:
-            raise _tell_other_leader(group, scout.found)
+        if scout.found[0]:
+            raise _tell_other_leader(group, *scout.found)
         if group.end:
             raise LaunchError(group.end.exit_code or UNAVAILABLE, as_verdict(group.end).outcome.cause)
         if group.stopping_host():
@@ -165,20 +170,24 @@ def _wait_for_facts(group: Member, timeout: float, scout: LeaderScout | None) ->
         signals.sleep(LOOK_SECONDS)
 
 
-def _tell_other_leader(group: Member, other: str) -> LaunchError:
-    """Tell the other host that leads, and those that joined it, why the job ends; return the error for this one."""
+def _tell_other_leader(group: Member, host: str, other: str) -> LaunchError:
+    """Tell `other`, which `host` follows, and those that joined it, why the job ends; return the error for this host.
+
+    Another host that does not lead asks for it meanwhile.
+    """
     config = group.config
     error = LaunchError(
         CONFIG,
-        "the hosts were given different lists of hosts, so two of them lead",
+        "the hosts were given different lists of hosts, so they do not agree on who leads",
         expected="the same order of hosts on each, whose first one leads",
-        found=f"{config.host} is the first on {config.host}, and {other} on {other}",
+        found=f"{config.rules.leader} is the first on {config.host}, and {other} on {host}",
         remedy="give each the same resourceconfig.json (or DLC_HOSTS), changed in current_host (DLC_RANK) alone",
     )
     rules = config.rules._replace(members=(other, *(host for host in config.rules.members if host != other)))
     messenger = Member(config._replace(rules=rules, probe_port=None, program_files={}))
-    messenger.start(None)
-    messenger.report(Failure(str(error), host=config.host, exit_code=error.exit_code))
+    if other != config.host:
+        messenger.start(None)
+        messenger.report(Failure(str(error), host=config.host, exit_code=error.exit_code))
     deadline = time.monotonic() + TELL_SECONDS
     while not messenger.is_delivered and time.monotonic() < deadline and not signals.received():
         time.sleep(LOOK_SECONDS)

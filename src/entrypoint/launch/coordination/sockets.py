@@ -237,12 +237,12 @@ CLOSE_SECONDS = 5.0
 
 
 class ProbeListener(threading.Thread):
-    """Proves to whoever calls that this host of the job is here; tells and takes nothing else."""
+    """Proves to whoever calls that this host of the job is here, and whom it follows; takes nothing else."""
 
-    def __init__(self, host: str, listeners: Sequence[socket.socket], key: bytes) -> None:
+    def __init__(self, host: str, listeners: Sequence[socket.socket], key: bytes, leader: str = "") -> None:
         super().__init__(daemon=True, name="group door")
         self.port: int = listeners[0].getsockname()[1]
-        self._host = host
+        self._told = {"host": host, "leader": leader}
         self._key = key
         self._listeners = {listener.fileno(): listener for listener in listeners}
         self._callers: dict[int, Channel] = {}
@@ -298,7 +298,7 @@ class ProbeListener(threading.Thread):
             return
         sock, peer = accepted
         caller = Channel(sock, self._key, "probe", is_server=True)
-        caller.send({"host": self._host})
+        caller.send(self._told)
         self._callers[sock.fileno()] = caller
         self._poll.register(caller, select.POLLIN)
         self._see_off(self._pending.add(caller, peer))
@@ -313,14 +313,32 @@ class ProbeListener(threading.Thread):
             caller.socket.close()
 
 
-def open_probe_listener(host: str, addresses: Sequence[str], port: int, key: bytes) -> ProbeListener | None:
+def open_probe_listener(
+    host: str, addresses: Sequence[str], port: int, key: bytes, leader: str = ""
+) -> ProbeListener | None:
     """Open the listener, at a free port if `port` is 0 or taken; None if none can be opened."""
     for wanted in (port, *[0] * OPEN_TRIES):
         with contextlib.suppress(OSError):
-            listener = ProbeListener(host, _open_listeners(addresses_to_listen_on(host, addresses), wanted), key)
+            listeners = _open_listeners(addresses_to_listen_on(host, addresses), wanted)
+            listener = ProbeListener(host, listeners, key, leader)
             listener.start()
             return listener
     return None
+
+
+def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) -> dict[str, str]:
+    """Return what a probe listener tells: its host, and whom it follows. Raises OSError, NotOfThisJobError."""
+    deadline = time.monotonic() + timeout
+    with socket.create_connection((address, port), timeout, source_address=source_address(own)) as sock:
+        channel = Channel(sock, key, "probe", is_server=False, host=own)
+        poll = select.poll()
+        poll.register(channel, select.POLLIN)
+        channel.flush()
+        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            for message in channel.receive():
+                return dict(message)
+            channel.flush()
+    raise TimeoutError("it takes the connection and says nothing")
 
 
 def addresses_to_listen_on(host: str, addresses: Sequence[str]) -> Sequence[str]:

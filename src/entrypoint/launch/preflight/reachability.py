@@ -6,16 +6,14 @@ a few others, and a host, a rack or a zone that is cut off is noticed.
 
 from __future__ import annotations
 
-import select
-import socket
 import sys
 import threading
 import time
 
-from dlc_channel.channel import Channel, NotOfThisJobError
+from dlc_channel.channel import NotOfThisJobError
 from launch import signals
 from launch.base.errors import CONFIG, Failure, one_line
-from launch.coordination.sockets import source_address
+from launch.coordination.sockets import ask_listener
 from launch.discovery import host_addresses
 from launch.preflight import host_checks
 from launch.preflight.host_checks import HostFinding
@@ -142,7 +140,7 @@ class Probe(threading.Thread):
             return False
         self._address = address
         try:
-            answered = ask_listener(address, self._port, self._key, self._own, timeout)
+            answered = ask_listener(address, self._port, self._key, self._own, timeout)["host"]
         except NotOfThisJobError as error:
             self._trouble = f"what answers is not this job's launcher: {error}"
         except OSError as error:
@@ -151,18 +149,3 @@ class Probe(threading.Thread):
             self._trouble = f"{answered} answers in its place"
             return answered == self._host
         return False
-
-
-def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) -> str:
-    """Return the host whose probe listener this is. Raises OSError, NotOfThisJobError."""
-    deadline = time.monotonic() + timeout
-    with socket.create_connection((address, port), timeout, source_address=source_address(own)) as sock:
-        channel = Channel(sock, key, "probe", is_server=False, host=own)
-        poll = select.poll()
-        poll.register(channel, select.POLLIN)
-        channel.flush()
-        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            for message in channel.receive():
-                return str(message["host"])
-            channel.flush()
-    raise TimeoutError("it takes the connection and says nothing")

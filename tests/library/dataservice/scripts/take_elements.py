@@ -21,7 +21,9 @@ def padded(number):
     return number, tf.zeros([50_000], tf.float32)
 
 
-dataset = distribute(tf.data.Dataset.range(count).map(padded), **options)
+numbers = tf.data.Dataset.range(count)
+buffer = options.pop("shuffle", 0)
+dataset = distribute((numbers.shuffle(buffer) if buffer else numbers).map(padded), **options)
 for epoch in range(2):
     taken = []
     for number, _ in dataset:

@@ -69,7 +69,15 @@ class SilentError(TransientError):
     tries = 2
 
 
-class TooLargeError(RegistryError):
+class UnreadableError(RegistryError):
+    """Something that somebody has pushed is nothing that dlc can read. `data` are its bytes, if they are known."""
+
+    def __init__(self, message: str, remedy: str = "", data: bytes = b"") -> None:
+        super().__init__(message, remedy)
+        self.data = data
+
+
+class TooLargeError(UnreadableError):
     """The answer is larger than any manifest, configuration or statement is."""
 
 
@@ -94,7 +102,7 @@ class Answer:
     def json(self, expected: str) -> dict[str, Any]:
         """Return the body as a JSON object.
 
-        Raises RegistryError, which says what was `expected` and never shows the body.
+        Raises UnreadableError, which says what was `expected` and never shows the body.
         """
         try:
             found = json.loads(self.body)
@@ -103,7 +111,8 @@ class Answer:
             found = None
         if not isinstance(found, dict):
             what = f"{len(self.body)} bytes of {self.headers.get_content_type()}"
-            raise RegistryError(f"{self.where}: expected {expected} as a JSON object, found {what}", NO_REGISTRY)
+            text = f"{self.where}: expected {expected} as a JSON object, found {what}"
+            raise UnreadableError(text, NO_REGISTRY, self.body)
         return found
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.credentials import DIGEST as SHA256
 from dlc.images.push.registry.credentials import TAG
-from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError
+from dlc.images.push.registry.http import NO_REGISTRY, Answer, Session, TransientError, UnreadableError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -45,6 +45,8 @@ PIECE_BYTES = 4 << 20
 TAGS_AT_ONCE = 1000
 # A digest as the image specification writes it. It becomes a part of addresses.
 DIGEST = re.compile(r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[A-Za-z0-9=_-]+")
+# How media types begin that are of no page of a proxy.
+OF_VENDORS = "application/vnd."
 DAMAGED = "the registry's copy is damaged: push the image again, or ask who runs the registry"
 MAY_DELETE = (
     "allow deletion in the registry (docker-registry: REGISTRY_STORAGE_DELETE_ENABLED=true), or let its own policy "
@@ -122,7 +124,10 @@ class Repository:
         return found if found and found.kind in KINDS else None
 
     def any_manifest(self, reference: str) -> Manifest | None:
-        """Return what a tag or a digest means: an image, a document about one, or an index; None if there is none."""
+        """Return what a tag or a digest means: an image, a document about one, or an index; None if there is none.
+
+        Raises UnreadableError for what somebody has pushed that is neither.
+        """
         headers = {"Accept": ", ".join((*KINDS, *INDEXES))}
         path = self._path("manifests", reference)
         accept = (200, *absent(reference)) if ":" in reference else (200, 404)
@@ -131,10 +136,13 @@ class Repository:
         if answer.status != 200 or kind in OLD_KINDS:
             return None
         if kind not in (*KINDS, *INDEXES):
+            if kind.startswith(OF_VENDORS):
+                raise UnreadableError(f"{answer.where}: it is a {kind}", NO_REGISTRY, answer.body)
             raise RegistryError(f"{answer.where}: expected a manifest or an index, found {kind}", NO_REGISTRY)
         content = answer.json("a manifest")
         if not (_is_index(content) if kind in INDEXES else _is_image(content)):
-            raise RegistryError(f"{answer.where}: expected a manifest or an index, found other JSON", NO_REGISTRY)
+            text = f"{answer.where}: expected a manifest or an index, found other JSON"
+            raise UnreadableError(text, NO_REGISTRY, answer.body)
         return Manifest(answer.body, kind)
 
     def tags(self) -> list[str]:

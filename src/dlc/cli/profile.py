@@ -18,6 +18,7 @@ from dlc.jobs.advice.profile_report import LOOP, WATCH, Profile, read_profile
 from dlc.jobs.advice.profile_text import summarize
 from dlc.jobs.advice.render import profile_json
 from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.spec.words import add_flags
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
 EXAMPLE = "dlc profile --on p4d.24xlarge pytorch-2.13-training-cpu-py311 train.py --epochs 3"
@@ -46,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=parse_count, default=STEPS, metavar="N",
         help=f"that a job is measured for, then it ends and saves nothing (default: {STEPS})",
     )  # fmt: skip
-    run_job.add_job(parser)
-    run_job.add_limits(parser)
+    add_flags(parser)
     parser.add_argument("--output", metavar="DIR", help=f"of a job: where the results go (default: {RESULTS}/JOB)")
     advise.add_cluster(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="with --on: also write the chart as an SVG file")

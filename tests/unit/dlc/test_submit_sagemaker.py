@@ -14,7 +14,6 @@ import pytest
 from dlc.cli import run
 from dlc.core.errors import DlcError
 from dlc.submit import sagemaker
-from dlc.submit.places import SubmittedGroup
 from dlc.submit.sagemaker import rules
 from dlc.submit.sagemaker.follow import JobLines, read_exit_code
 from dlc.submit.sagemaker.image import Stored, choose_image
@@ -23,6 +22,7 @@ from dlc.submit.sagemaker.rules import list_notes
 from dlc.submit.sagemaker.settings import Settings, find_region
 from dlc.submit.sagemaker.source_archive import write_archive
 from dlc.submit.sagemaker.submit import fill_request, list_open_values
+from harness.job_spec import group_of
 from harness.sagemaker_job import REGISTRY, job, settings
 
 ROOT = Path(__file__).parents[3]
@@ -73,7 +73,7 @@ def test_one_group_without_a_name_is_a_type_and_a_number() -> None:
 
 
 def test_a_groups_type_of_the_place_stands_over_the_jobs() -> None:
-    groups = (SubmittedGroup("data", 1, instance_type="ml.c5.xlarge"), SubmittedGroup("dnn", 1))
+    groups = (group_of("data", 1, instance_type="ml.c5.xlarge"), group_of("dnn", 1))
     options = {"instance_type": "ml.g5.xlarge", "instance_types": {"data": "ml.m5.xlarge"}}
     made = request_of(groups=groups, options=options)["ResourceConfig"]["InstanceGroups"]
     assert [each["InstanceType"] for each in made] == ["ml.m5.xlarge", "ml.g5.xlarge"]
@@ -180,7 +180,7 @@ def test_the_region_is_that_of_the_shells_aws_clients(
 
 
 def test_what_is_allowed_and_seldom_meant_is_noted() -> None:
-    groups = (SubmittedGroup("homogeneousCluster", 21, instance_type="ml.g5.xlarge"),)
+    groups = (group_of("homogeneousCluster", 21, instance_type="ml.g5.xlarge"),)
     notes = list_notes(request_of(groups=groups, options={"spot": "yes", "max_run_seconds": "500000"}))
     assert [note.partition(":")[0] for note in notes] == [
         "21 hosts",

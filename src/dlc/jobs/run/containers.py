@@ -11,6 +11,8 @@ from dlc.core.labels import JOB
 from dlc.engine.docker_client import as_typed
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import make_config
+from dlc.jobs.spec.job_spec import PROGRAMS
+from dlc.jobs.spec.limits import quote_gpus
 
 BASE = "/opt/ml"
 AUTHORITIES = "/etc/ssl/dlc-authorities.pem"
@@ -68,7 +70,7 @@ class Container:
             *("--shm-size", self.shared_memory, "--stop-timeout", str(self.stop_seconds)),
             *option_if_set("--cpus", self.group.cpus),
             *option_if_set("--memory", self.group.memory),
-            *option_if_set("--gpus", self.group.gpus),
+            *option_if_set("--gpus", quote_gpus(self.group.gpus)),
         )
 
 
@@ -111,7 +113,7 @@ def make_container(job: Job, host: str) -> Container:
     return Container(
         host=host,
         name=f"{job.name}-{host}",
-        image=job.image,
+        image=job.image_of(host),
         network=job.name,
         labels=make_labels(job),
         mounts=_list_mounts(job, host),
@@ -128,7 +130,9 @@ def make_container(job: Job, host: str) -> Container:
 
 
 def _list_mounts(job: Job, host: str) -> tuple[str, ...]:
-    channels = (format_mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels.items())
+    channels = (
+        format_mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels_of(host).items()
+    )
     checkpoints = (format_mount(job.checkpoints, f"{BASE}/checkpoints"),) if job.checkpoints else ()
     authorities = (format_mount(job.authorities, AUTHORITIES, "readonly"),) if job.authorities else ()
     return (format_mount(job.opt_ml(host), BASE), *channels, *checkpoints, *authorities)
@@ -141,7 +145,7 @@ def format_mount(source: Path, target: str, *options: str) -> str:
 
 
 def _make_environment(job: Job) -> dict[str, str]:
-    programs = {"DLC_GROUP_PROGRAMS": json.dumps(job.programs)} if job.programs else {}
+    programs = {PROGRAMS: json.dumps(job.programs)} if job.programs else {}
     trust = dict.fromkeys(TRUST if job.authorities else (), AUTHORITIES)
     return {**programs, **trust, **job.environment}
 

@@ -70,7 +70,7 @@ def write_host_folder(job: Job, host: str) -> Path:
     for name, content in make_config(job, host).items():
         (config / name).write_text(json.dumps(content, indent=2) + "\n")
     # The mount's place: the engine would make it as root.
-    for name in job.channels:
+    for name in job.channels_of(host):
         (root / "input" / "data" / name).mkdir(parents=True)
     if job.checkpoints:
         (root / "checkpoints").mkdir()
@@ -133,7 +133,7 @@ def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
     return {
         "resourceconfig.json": make_resource_config(job, host),
         "hyperparameters.json": {**program, **job.hyperparameters},
-        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
+        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels_of(host)},
     }
 
 

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,34 @@ from dlc.submit.places import LOCAL, Document, Place, Refusal
 ENDINGS = (".yml", ".yaml", ".json")
 
 
+class Images:
+    """Finds the images of a job. Only an identifier needs the buildspec, which takes a while to read: once."""
+
+    @cached_property
+    def _variants(self) -> Sequence[Variant]:
+        return load_variants(read_workspace(), platform=ANY_PLATFORM)
+
+    def find_reference(self, word: str) -> str:
+        """Return the Docker reference of an image. Raises SelectorError for an identifier that no image has."""
+        return word if set(word) & set(":/@") else find_image(word, self._variants)[0]
+
+    def fit_job(self, job: JobSpec, options: Any) -> tuple[JobSpec, Any]:
+        """Return the job and the options of this machine with what the buildspec says of the job's image.
+
+        The folders of a job are made for its user, and Docker has to be told a foreign platform.
+        """
+        _, variant = find_image(job.image, self._variants)
+        own = variant.settings.user if variant else None
+        told = options.model_copy(update={"platform": options.platform or name_foreign(variant)})
+        return job.model_copy(update={"user": job.user or (own.name if own else "")}), told
+
+
 def is_job_file(word: str | None) -> bool:
     """Tell whether a word of the command line is the name of a job's file, not of an image."""
     return bool(word) and str(word).endswith(ENDINGS)
 
 
-def read_job(args: argparse.Namespace, verb: str) -> StatedJob:
+def read_job(args: argparse.Namespace, verb: str, images: Images) -> StatedJob:
     """Return the job of IMAGE, SCRIPT and the options of a job, or that of a file in place of IMAGE."""
     if verb == "run" and is_job_file(args.image):
         return _read_file_alone(args)
@@ -48,6 +70,8 @@ def read_job(args: argparse.Namespace, verb: str) -> StatedJob:
         raise order_error(verb, args.image, args.script)
     if args.misplaced:
         print(f"dlc: {args.misplaced}", file=sys.stderr)
+    # Of two mistakes this one is told first: what else is wrong may follow from it.
+    images.find_reference(args.image)
     try:
         return read_words(args)
     except UsageError as error:
@@ -83,38 +107,13 @@ def order_error(verb: str, script: str, behind: str) -> UsageError:
     )
 
 
-def place_job(spec: JobSpec, verb: str, name: str, output: str | None, image: str = "", prefix: str = "") -> JobSpec:
-    """Return the job with a name, a folder, and references of its images; `image` stands in place of the job's own."""
+def place_job(spec: JobSpec, verb: str, name: str, output: str | None, images: Images, *, prefix: str = "") -> JobSpec:
+    """Return the job with a name, a folder, and references of its images."""
     name = name or spec.name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     if not re.fullmatch(NAME, name):
         raise UsageError(f"--name {name}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
     folder = user_path(output).absolute() if output else Path.cwd() / RESULTS / name
-    return spec.model_copy(update={"image": image or spec.image}).place(name, folder, find_reference)
-
-
-def find_reference(word: str) -> str:
-    """Return the Docker reference of an image; only an identifier needs the buildspec, which takes a while to read."""
-    return word if set(word) & set(":/@") else _find_image(word)[0]
-
-
-def fit_to_image(job: JobSpec, options: Any) -> tuple[JobSpec, Any]:
-    """Return the job and the options of this machine with what the buildspec says of the job's image.
-
-    The folders of a job are made for its user, and Docker has to be told a foreign platform.
-    """
-    _, variant = _find_image(job.image)
-    own = variant.settings.user if variant else None
-    told = options.model_copy(update={"platform": options.platform or name_foreign(variant)})
-    return job.model_copy(update={"user": job.user or (own.name if own else "")}), told
-
-
-def _find_image(word: str) -> tuple[str, Variant | None]:
-    return find_image(word, _load_all())
-
-
-@lru_cache(maxsize=1)
-def _load_all() -> Sequence[Variant]:
-    return load_variants(read_workspace(), platform=ANY_PLATFORM)
+    return spec.place(name, folder, images.find_reference)
 
 
 def render_job(place: Place, name: str, stated: StatedJob, job: JobSpec, options: Any) -> Document:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.buildspec.project import require_script
 from dlc.cli.arguments import add_json, print_json, show_step
-from dlc.cli.job_specs import fit_to_image, is_job_file, order_error, place_job, read_job, render_job, save_job
+from dlc.cli.job_specs import Images, is_job_file, order_error, place_job, read_job, render_job, save_job
 from dlc.cli.lint import lint_note
 from dlc.cli.own_words import MARK, names_script
 from dlc.core.checkout import find_workspace, read_project
@@ -86,11 +86,12 @@ def run(args: argparse.Namespace) -> int:
         return _remove_job(args.remove)
     take_from_project(args)
     _require_words(args)
-    stated = read_job(args, "run")
-    spec = place_job(stated.spec, "run", args.name, args.output)
+    images = Images()
+    stated = read_job(args, "run", images)
+    spec = place_job(stated.spec, "run", args.name, args.output, images)
     if args.save:
         return save_job(spec.model_copy(update={"name": args.name}), user_path(args.save))
-    job, document, watch = _make_local(stated, spec, watch=args.watch)
+    job, document, watch = _make_local(stated, spec, images, watch=args.watch)
     if args.explain:
         return _explain_job(job, document, args)
     if args.detach:
@@ -160,16 +161,17 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
 
 def make_job_of_words(args: argparse.Namespace, verb: str, prefix: str = "") -> Job:
     """Make the job of IMAGE, SCRIPT, the options of a job, and --output, for a verb that runs it."""
-    stated = read_job(args, verb)
-    return _make_local(stated, place_job(stated.spec, verb, "", args.output, prefix=prefix))[0]
+    images = Images()
+    stated = read_job(args, verb, images)
+    return _make_local(stated, place_job(stated.spec, verb, "", args.output, images, prefix=prefix), images)[0]
 
 
-def _make_local(stated: StatedJob, spec: JobSpec, *, watch: bool = False) -> tuple[Job, Document, bool]:
+def _make_local(stated: StatedJob, spec: JobSpec, images: Images, *, watch: bool = False) -> tuple[Job, Document, bool]:
     """Return the job as this machine runs it, its containers as they could be typed, and whether it is watched."""
     place = load_place(LOCAL)
     stated.raise_problems(spec.list_unset(os.environ))
     words = ["watch=yes"] if watch else []
-    spec, options = fit_to_image(spec, read_place_options(place, LOCAL, stated.node, words))
+    spec, options = images.fit_job(spec, read_place_options(place, LOCAL, stated.node, words))
     document = render_job(place, LOCAL, stated, spec, options)
     secrets_of_shell = spec.read_secrets(os.environ, secrets.token_hex(16))
     return replace(document.value, secrets=secrets_of_shell), document, options.watch == "yes"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dlc.cli.job_specs import fit_to_image, place_job, read_open_file, render_job
+from dlc.cli.job_specs import Images, place_job, read_open_file, render_job
 from dlc.core.errors import DlcError
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.spec.job_spec import PLACES, JobSpec
@@ -43,9 +43,10 @@ def run(args: argparse.Namespace) -> int:
     stated = read_open_file(args.file)
     place = load_place(args.to)
     options = read_place_options(place, args.to, stated.node, args.words)
-    job = place_job(stated.spec, "submit", args.name, args.output, image=args.image)
+    spec, images = stated.spec.model_copy(update={"image": args.image or stated.spec.image}), Images()
+    job = place_job(spec, "submit", args.name, args.output, images)
     if args.to == LOCAL:
-        job, options = fit_to_image(job, options)
+        job, options = images.fit_job(job, options)
     document = render_job(place, args.to, stated, job, options)
     if args.dry_run:
         print(document.text, end="" if document.text.endswith("\n") else "\n")

@@ -17,9 +17,9 @@ from dlc.engine.questions import ask_engine
 from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
 from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.engines import find_running_engine
-from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import read_claims
 from dlc.jobs.run.remains import Remains, find_remains, remove_remains
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.submit.records import list_open_folders
 
 HELP = "remove folders of ended jobs here, images that --set made, images of killed rebuilds; shows them first"

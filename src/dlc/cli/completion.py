@@ -162,8 +162,8 @@ def list_images() -> list[str]:
 def list_jobs() -> list[str]:
     """Return the names of the jobs that run, and of those that have ended."""
     from dlc.jobs.run.claims import claims_folder
-    from dlc.jobs.run.job_folder import RESULTS
     from dlc.jobs.run.known_jobs import LOG, read_claims, read_ended
+    from dlc.jobs.spec.code_files import RESULTS
 
     claims = claims_folder()
     known = [job.id for job in (*read_claims(claims), *read_ended(claims))]

@@ -24,7 +24,7 @@ from dlc.core.checkout import read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.platforms import ANY_PLATFORM
-from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.job_file import format_job, list_open_secrets, read_job_file
 from dlc.jobs.spec.job_spec import JobSpec
 from dlc.jobs.spec.stated_job import StatedJob

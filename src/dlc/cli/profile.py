@@ -17,7 +17,7 @@ from dlc.jobs.advice.cost_model import make_catalogue
 from dlc.jobs.advice.profile_report import LOOP, WATCH, Profile, read_profile
 from dlc.jobs.advice.profile_text import summarize
 from dlc.jobs.advice.render import profile_json
-from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.words import add_flags
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"

@@ -24,10 +24,10 @@ from dlc.jobs.run.containers import explain_as_dict
 from dlc.jobs.run.detach import start_in_background
 from dlc.jobs.run.engines import find_engine_for_job, find_running_engine
 from dlc.jobs.run.job import Job
-from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
 from dlc.jobs.run.watch import explain_watch
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.job_spec import JobSpec
 from dlc.jobs.spec.stated_job import StatedJob
 from dlc.jobs.spec.values import NAME

@@ -12,7 +12,7 @@ from typing import Any
 
 from dlc.cli.job_specs import Images, place_job, read_open_file, render_job
 from dlc.core.errors import DlcError
-from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.job_spec import PLACES, JobSpec
 from dlc.submit.places import LOCAL, Document, Place, load_place, read_place_options
 from dlc.submit.records import Record, find_record, note_end, write_record

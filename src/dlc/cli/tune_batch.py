@@ -11,7 +11,7 @@ from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, p
 from dlc.core.errors import UsageError
 from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.engines import find_engine_for_job
-from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.words import add_flags
 from dlc.jobs.tune import output
 from dlc.jobs.tune.request import Request, check_job, list_modes, read_batch, read_number

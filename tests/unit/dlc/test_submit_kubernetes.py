@@ -222,7 +222,7 @@ def test_the_code_is_an_archive_that_the_launcher_unpacks(tmp_path: Path) -> Non
     _, config, _ = render(make_job(tmp_path))
     packed = base64.b64decode(config["binaryData"]["source.tar.gz"])
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        assert archive.getnames() == ["lib", "lib/a.py", "train.py"]
+        assert archive.getnames() == ["lib/a.py", "train.py"]
     parameters = json.loads(config["data"]["hyperparameters.json"])
     assert parameters["sagemaker_submit_directory"] == '"/opt/ml/input/config/source.tar.gz"'
     pack_code.cache_clear()

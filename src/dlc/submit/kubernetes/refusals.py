@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from dlc.core.errors import DlcError
 from dlc.jobs.spec.job_spec import JobSpec
 from dlc.submit.kubernetes.document import make_hyperparameters
 from dlc.submit.kubernetes.machines import refuse_resources
@@ -50,8 +51,8 @@ def _refuse_code(job: JobSpec, options: KubernetesOptions) -> Iterator[Refusal]:
             expected = f"code of at most {MOST_BYTES >> 10} KiB in a ConfigMap, packed"
             hint = "put it into a volume or into S3: --with source=pvc://CLAIM/FOLDER, s3://BUCKET/code.tar.gz"
             yield Refusal(("source",), expected, f"more in {job.code[0]}", hint)
-        except OSError as error:
-            yield Refusal(("source",), "files that can be read", str(error))
+        except DlcError as error:
+            yield Refusal(("source",), "files that can be read", error.message)
     size = len(json.dumps(make_hyperparameters(job, options)))
     if size > MOST_HYPERPARAMETERS:
         yield Refusal(("hyperparameters",), f"at most {MOST_HYPERPARAMETERS} characters in all", str(size))

@@ -12,7 +12,6 @@ from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.engine.connection import find_engine
 from dlc.jobs.run.claims import claims_folder, remove_job
 from dlc.jobs.run.engines import find_running_engine
-from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.run.job_log import print_containers, print_log
 from dlc.jobs.run.known_jobs import (
     ASK_AGAIN_SECONDS,
@@ -30,6 +29,7 @@ from dlc.jobs.run.known_jobs import (
 )
 from dlc.jobs.run.known_jobs import list_jobs as list_known
 from dlc.jobs.run.known_jobs import stop_job as stop_known
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.submit.places import ListedJob
 
 # Of a job whose dlc was killed, or that was stopped.

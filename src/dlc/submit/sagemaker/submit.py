@@ -10,13 +10,13 @@ from typing import Any
 
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DlcError, PlatformError
+from dlc.jobs.spec.code_files import write_archive
 from dlc.jobs.spec.job_spec import TOKEN, JobSpec
 from dlc.submit.places import Document
 from dlc.submit.sagemaker.aws import AwsError, call_aws
 from dlc.submit.sagemaker.request import ARCHIVE, ECR, locate_archive, locate_image, make_request
 from dlc.submit.sagemaker.rules import list_notes
 from dlc.submit.sagemaker.settings import Settings
-from dlc.submit.sagemaker.source_archive import write_archive
 
 # The file of --dry-run: what `aws sagemaker create-training-job --cli-input-json` reads.
 DOCUMENT = "training-job.json"
@@ -114,13 +114,13 @@ def _upload_code(job: JobSpec, options: Settings, address: str) -> None:
     if options.owns_bucket:
         # Somebody else may have made a bucket of this name.
         extra["ExpectedBucketOwner"] = options.account
-    with scratch_folder(WORKPLACE) as folder:
-        write_archive(job.code, folder / ARCHIVE)
-        with (folder / ARCHIVE).open("rb") as body:
-            try:
-                call_aws("s3", "put_object", options.region, Bucket=bucket, Key=key, Body=body, **extra)
-            except AwsError as error:
-                raise _explain_upload(error, bucket, options.region) from None
+    with scratch_folder(WORKPLACE) as folder, (folder / ARCHIVE).open("w+b") as body:
+        write_archive(job.code, body)
+        body.seek(0)
+        try:
+            call_aws("s3", "put_object", options.region, Bucket=bucket, Key=key, Body=body, **extra)
+        except AwsError as error:
+            raise _explain_upload(error, bucket, options.region) from None
 
 
 def _explain_upload(error: AwsError, bucket: str, region: str) -> AwsError:

@@ -13,7 +13,7 @@ from typing import TextIO
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.errors import DlcError, HostError, ProcessError, ProcessTimeoutError, UsageError
 from dlc.core.process import Completed, run_program
-from dlc.jobs.run.job_folder import RESULTS, copy_code
+from dlc.jobs.spec.code_files import RESULTS, copy_code
 from dlc.jobs.spec.job_spec import JobSpec
 from dlc.submit.places import Document, ListedJob, say_asked
 from dlc.submit.records import find_record

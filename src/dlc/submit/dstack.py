@@ -55,15 +55,19 @@ def refuse_job(job: JobSpec, options: OPTIONS) -> list[Refusal]:
         *refuse_folders(job, VOLUME),
         *_refuse_volumes(job),
         *_refuse_machines(job, options),
-        *refuse_group_images(job, "dstack"),
+        *refuse_group_images(job),
         *_refuse_group_channels(job),
     ]
 
 
 def _refuse_group_channels(job: JobSpec) -> Iterator[Refusal]:
+    """Yield channels of which another one has the name: dstack mounts volumes on the hosts of all groups."""
+    known: dict[str, str] = {}
     for keys, word in job.list_channels():
-        if keys[0] == "groups":
-            yield Refusal(keys, "one set of volumes for all groups, as dstack has it", word, "name it below channels")
+        if word != known.setdefault(keys[-1], word):
+            yield Refusal(
+                keys, f"one volume of this name for all groups, {known[keys[-1]]}", word, "another name for it"
+            )
 
 
 def _refuse_machines(job: JobSpec, options: OPTIONS) -> Iterator[Refusal]:
@@ -87,15 +91,18 @@ def _refuse_volumes(job: JobSpec) -> Iterator[Refusal]:
 
 def render_job(job: JobSpec, options: OPTIONS) -> Document:
     """Return the task; its groups are dstack's."""
-    mounted = {f"{DATA}/{name}": word for name, word in job.channels.items()}
+    mounted = {f"{DATA}/{keys[-1]}": word for keys, word in job.list_channels()}
     mounted |= {CHECKPOINTS: job.checkpoints} if job.checkpoints else {}
     # dstack takes no variable of several lines.
     broken = {key: value for key, value in job.variables.items() if LINE_BREAK.search(value)}
     lines = [f"export {key}={shlex.quote(value)}" for key, value in broken.items()]
     hosts = _export_groups(job) if job.has_groups else export_hosts(ADDRESSES, RANK)
-    lines += list_lines(job, job.host_groups[0], hosts)
     parts = [
-        {"nodes": group.hosts, "commands": lines, "resources": _describe_resources(job, group, options)}
+        {
+            "nodes": group.hosts,
+            "commands": [*lines, *list_lines(job, group, hosts)],
+            "resources": _describe_resources(job, group, options),
+        }
         for group in job.host_groups
     ]
     groups = [{"name": name_group(group), **part} for group, part in zip(job.host_groups, parts, strict=True)]

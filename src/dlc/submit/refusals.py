@@ -47,11 +47,11 @@ def refuse_images(images: Iterable[tuple[tuple[str, ...], str]], hint: str = "")
             yield Refusal(keys, "an image with its registry, such as REGISTRY/NAME:TAG", image, words)
 
 
-def refuse_group_images(job: JobSpec, who: str) -> Iterator[Refusal]:
+def refuse_group_images(job: JobSpec) -> Iterator[Refusal]:
     """Yield images of groups, at a place whose hosts all have one image."""
     for keys, image in job.list_images():
         if image != job.image:
-            yield Refusal(keys, f"one image for all groups, as {who} has it", image, "leave it out")
+            yield Refusal(keys, "one image for all groups", image, "leave it out")
 
 
 def refuse_variables(job: JobSpec, who: str) -> Iterator[Refusal]:

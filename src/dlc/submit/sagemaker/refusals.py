@@ -43,7 +43,7 @@ OPTIONS_OF: Mapping[tuple[str, ...], str] = {
 def refuse_job(job: JobSpec, options: Settings) -> list[Refusal]:
     """Return all that SageMaker cannot do, nothing if it can do the job."""
     found = [*_refuse_settings(options), *_refuse_parts(job), *_refuse_types(job, options)]
-    found += [*_refuse_folders(job, options), *refuse_group_images(job, "SageMaker")]
+    found += [*_refuse_folders(job, options), *refuse_group_images(job)]
     # A grace that is too long is said already.
     found += [
         each for each in refuse_variables(job, "SageMaker") if each.keys[1] != GRACE or job.grace <= GRACE_SECONDS

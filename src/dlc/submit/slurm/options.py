@@ -141,7 +141,7 @@ def _refuse_image(job: JobSpec, options: OPTIONS) -> Iterator[Refusal]:
         asked = [(keys, image.removeprefix("docker://")) for keys, image in images if not is_file(image, SIF)]
         yield from refuse_images([(keys, image) for keys, image in asked if "://" not in image], f"or a {SIF} file")
     else:
-        yield from refuse_group_images(job, f"container: {options.container}")
+        yield from refuse_group_images(job)
 
 
 def _refuse_values(job: JobSpec) -> Iterator[Refusal]:

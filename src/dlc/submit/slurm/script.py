@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from dlc.jobs.run.job_folder import CHANNEL
@@ -129,7 +129,7 @@ def render_job(job: JobSpec, options: OPTIONS) -> Document:
         "\n".join(["#!/bin/bash", *_list_directives(job, options, folder)]) + "\n",
         "\n".join(_list_settings(job, options, folder)) + "\n",
         KILL_WAIT,
-        PREPARE + "".join(f"{line}\n" for line in (*_list_own_channels(job), *_list_links(job, options, folder))),
+        PREPARE + "".join(f"{line}\n" for line in _list_links(job, options, folder)),
         *([CHECK_BUNDLE.format(bundle=shlex.quote(options.bundle))] if options.container == OCI else []),
         _make_step(job, options, folder),
         COLLECT,
@@ -214,34 +214,35 @@ def _list_links(job: JobSpec, options: OPTIONS, folder: Path) -> Iterator[str]:
     checkpoints = _find_checkpoints(job, options, folder)
     if checkpoints:
         yield f"mkdir -p {shlex.quote(checkpoints)}"
-    if options.container == APPTAINER:
-        return
-    yield from _link("$hosts", {**_find_links(job.channels), **({CHECKPOINTS: checkpoints} if checkpoints else {})})
+    links = {**_find_links(job.channels), **({CHECKPOINTS: checkpoints} if checkpoints else {})}
+    if links and options.container != APPTAINER:
+        yield from _loop("$hosts", _link(links))
+    yield from _list_own_channels(job, options)
+
+
+def _list_own_channels(job: JobSpec, options: OPTIONS) -> Iterator[str]:
+    """Yield the lines that give the hosts of a group its channels, if it has some beside the job's."""
     for name, variable in _name_node_lists(job).items():
         own = job.groups[name].channels if name in job.groups else {}
-        yield from _link(f'$(scontrol show hostnames "${variable}")', _find_links(own))
+        known = _quote_json({channel: dict(CHANNEL) for channel in {**job.channels, **own}})
+        told = f"printf '%s\\n' {known} >\"$folder/hosts/$host/input/config/inputdataconfig.json\""
+        links = _link(_find_links(own)) if options.container != APPTAINER else []
+        if own:
+            yield from _loop(f'$(scontrol show hostnames "${variable}")', [told, *links])
 
 
 def _find_links(channels: Mapping[str, str]) -> dict[str, str]:
     return {f"input/data/{name}": path for name, path in channels.items()}
 
 
-def _link(hosts: str, links: Mapping[str, str]) -> Iterator[str]:
-    """Yield the loop by which a folder of each of these hosts leads to another one."""
-    if links:
-        yield f"for host in {hosts}; do"
-        yield from (f'  ln -sfn {shlex.quote(path)} "$folder/hosts/$host/{place}"' for place, path in links.items())
-        yield "done"
+def _link(links: Mapping[str, str]) -> list[str]:
+    return [f'ln -sfn {shlex.quote(path)} "$folder/hosts/$host/{place}"' for place, path in links.items()]
 
 
-def _list_own_channels(job: JobSpec) -> Iterator[str]:
-    """Yield the lines that tell the hosts of a group of its channels, if it has some beside the job's."""
-    for name, variable in _name_node_lists(job).items():
-        if name in job.groups and job.groups[name].channels:
-            known = {channel: dict(CHANNEL) for channel in (*job.channels, *job.groups[name].channels)}
-            yield f'for host in $(scontrol show hostnames "${variable}"); do'
-            yield f"  printf '%s\\n' {_quote_json(known)} >\"$folder/hosts/$host/input/config/inputdataconfig.json\""
-            yield "done"
+def _loop(hosts: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"for host in {hosts}; do"
+    yield from (f"  {line}" for line in lines)
+    yield "done"
 
 
 def _find_checkpoints(job: JobSpec, options: OPTIONS, folder: Path) -> str:

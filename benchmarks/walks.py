@@ -4,8 +4,8 @@ usage: python benchmarks/walks.py [CHECKOUT] [--walk run|submit|ranks|batch|brea
 
 A mark (a few letters) is put into a value, and a run is recorded: each function of the checkout counts once, at its
 first call in which an argument holds the mark. Neighbours in one file are one stay; what goes back to a file where the
-value was before is a return: returns = stays - files. Methods of the value itself (of named tuples and frozen
-dataclasses) are none, nor is what prints a line, nor what another thread does meanwhile.
+value was before is a return: returns = stays - files. Methods of the value itself (of named tuples, frozen
+dataclasses and frozen models) are none, nor is what prints a line, nor what another thread does meanwhile.
 
 run    the job of `dlc run` with two hosts, from the words that were typed until its first container starts. The docker
        client is tests/process/dlc/stand_in_docker.py, so that no engine is needed; the rest is what a user runs.
@@ -210,7 +210,8 @@ def parts_of(value: object, with_fields: bool) -> list[object]:
 def is_value(value: object) -> bool:
     if dataclasses.is_dataclass(value):
         return bool(type(value).__dataclass_params__.frozen)  # type: ignore[attr-defined]
-    return isinstance(value, tuple) and hasattr(value, "_fields")
+    is_frozen_model = getattr(type(value), "model_config", {}).get("frozen", False)
+    return is_frozen_model or (isinstance(value, tuple) and hasattr(value, "_fields"))
 
 
 def inside(walk: str, source: Path, folder: Path, *options: str) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import secrets
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,13 +26,14 @@ from dlc.core.checkout import read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.platforms import ANY_PLATFORM
+from dlc.jobs.run.job import Job, make_job
 from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.job_file import format_job, list_open_secrets, read_job_file
 from dlc.jobs.spec.job_spec import JobSpec
 from dlc.jobs.spec.stated_job import StatedJob
 from dlc.jobs.spec.values import NAME
 from dlc.jobs.spec.words import list_typed, read_words
-from dlc.submit.places import LOCAL, Document, Place, Refusal
+from dlc.submit.places import LOCAL, Refusal, load_place, read_place_options
 
 ENDINGS = (".yml", ".yaml", ".json")
 
@@ -116,15 +119,37 @@ def place_job(spec: JobSpec, verb: str, name: str, output: str | None, images: I
     return spec.place(name, folder, images.find_reference)
 
 
-def render_job(place: Place, name: str, stated: StatedJob, job: JobSpec, options: Any) -> Document:
-    """Return the document of a place. Raises one report of all that the place cannot do, with where it was said."""
-    here = name == LOCAL
+@dataclass(frozen=True)
+class LocalJob:
+    """A job of this machine: as it was said, what the place is told of it besides, and its hosts and folders."""
+
+    spec: JobSpec
+    options: Any
+    job: Job
+
+
+def make_local_job(
+    args: argparse.Namespace, verb: str, *, name: str = "", prefix: str = "", words: Sequence[str] = ()
+) -> LocalJob:
+    """Make the job of this machine that a verb is told; `words` are options of the place, as --with has them."""
+    images = Images()
+    stated = read_job(args, verb, images)
+    stated.raise_problems(stated.spec.list_unset(os.environ))
+    options = read_place_options(load_place(LOCAL), LOCAL, stated.node, words)
+    spec, options = images.fit_job(place_job(stated.spec, verb, name, args.output, images, prefix=prefix), options)
+    raise_refusals(load_place(LOCAL).refuse_job(spec, options), stated, LOCAL)
+    job = make_job(spec, os.environ, secrets.token_hex(16))
+    return LocalJob(spec, options, replace(job, platform=options.platform))
+
+
+def raise_refusals(refusals: Sequence[Refusal], stated: StatedJob, place: str) -> None:
+    """Raise one report of all that a place cannot do, with where it was said; return if there is nothing."""
+    who = "" if place == LOCAL else f"for {place} "
     raise_report(
-        Problem(_find_mark(refusal, stated, name), _name_keys(refusal, stated),
-                refusal.expected if here else f"for {name} {refusal.expected}", refusal.found, refusal.hint)
-        for refusal in place.refuse_job(job, options)
+        Problem(_find_mark(refusal, stated, place), _name_keys(refusal, stated), f"{who}{refusal.expected}",
+                refusal.found, refusal.hint)
+        for refusal in refusals
     )  # fmt: skip
-    return place.render_job(job, options)
 
 
 def _name_keys(refusal: Refusal, stated: StatedJob) -> str:
@@ -142,9 +167,12 @@ def _find_mark(refusal: Refusal, stated: StatedJob, place: str) -> Mark:
     return Mark(f"--to {place}")
 
 
-def save_job(spec: JobSpec, path: Path) -> int:
-    """Write the job's file, and say what it does not hold."""
-    path = path.absolute()
+def save_job(args: argparse.Namespace) -> int:
+    """Write the file of a job that was typed, and say what it does not hold."""
+    images = Images()
+    spec = place_job(read_job(args, "run", images).spec, "run", args.name, args.output, images)
+    spec = spec.model_copy(update={"name": args.name})
+    path = user_path(args.save).absolute()
     if path.exists():
         raise DlcError(f"{path}: expected no file, found one", "name another file, or remove it")
     replace_text(path, format_job(spec, path.parent))

@@ -11,6 +11,7 @@ from pathlib import Path
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text
+from dlc.cli.job_specs import make_local_job
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
 from dlc.jobs.advice.cost_model import make_catalogue
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if _is_job(args.report):
         image, script = args.report
         words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_list_switches(args)]}
-        job = run_job.make_job_of_words(argparse.Namespace(**words), "profile")
+        job = make_local_job(argparse.Namespace(**words), "profile").job
         # What the job prints is no part of the answer.
         with contextlib.redirect_stdout(sys.stderr):
             if code := run_job.start_job(job):

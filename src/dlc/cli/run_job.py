@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.buildspec.project import require_script
 from dlc.cli.arguments import add_json, print_json, show_step
-from dlc.cli.job_specs import Images, is_job_file, order_error, place_job, read_job, render_job, save_job
+from dlc.cli.job_specs import LocalJob, is_job_file, make_local_job, order_error, save_job
 from dlc.cli.lint import lint_note
 from dlc.cli.own_words import MARK, names_script
 from dlc.core.checkout import find_workspace, read_project
@@ -28,11 +26,9 @@ from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
 from dlc.jobs.run.watch import explain_watch
 from dlc.jobs.spec.code_files import RESULTS
-from dlc.jobs.spec.job_spec import JobSpec
-from dlc.jobs.spec.stated_job import StatedJob
 from dlc.jobs.spec.values import NAME
 from dlc.jobs.spec.words import add_flags
-from dlc.submit.places import LOCAL, Document, load_place, read_place_options
+from dlc.submit.places import LOCAL, load_place
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py311 train.py --lr 0.1"
@@ -86,19 +82,17 @@ def run(args: argparse.Namespace) -> int:
         return _remove_job(args.remove)
     take_from_project(args)
     _require_words(args)
-    images = Images()
-    stated = read_job(args, "run", images)
-    spec = place_job(stated.spec, "run", args.name, args.output, images)
     if args.save:
-        return save_job(spec.model_copy(update={"name": args.name}), user_path(args.save))
-    job, document, watch = _make_local(stated, spec, images, watch=args.watch)
+        return save_job(args)
+    local = make_local_job(args, "run", name=args.name, words=["watch=yes"] if args.watch else [])
+    job = local.job
     if args.explain:
-        return _explain_job(job, document, args)
+        return _explain_job(local, args)
     if args.detach:
         return _start_in_background(job, args)
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start_job(job, is_named=bool(args.name) or is_job_file(args.image), watch=watch)
+    return start_job(job, is_named=bool(args.name) or is_job_file(args.image), watch=local.options.watch == "yes")
 
 
 def _require_words(args: argparse.Namespace) -> None:
@@ -116,11 +110,12 @@ def _require_words(args: argparse.Namespace) -> None:
         )
 
 
-def _explain_job(job: Job, document: Document, args: argparse.Namespace) -> int:
+def _explain_job(local: LocalJob, args: argparse.Namespace) -> int:
     if args.json:
-        print_json({**explain_as_dict(job), **({"watch": explain_watch(job)} if args.watch else {})})
+        watch = {"watch": explain_watch(local.job)} if local.options.watch == "yes" else {}
+        print_json({**explain_as_dict(local.job), **watch})
     else:
-        print(document.text)
+        print(load_place(LOCAL).render_job(local.spec, local.options).text)
     return 0
 
 
@@ -157,24 +152,6 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
         print(job.id)
         print(f"dlc: its lines: dlc logs {job.id} -f; its end: dlc stop {job.id}", file=sys.stderr)
     return 0
-
-
-def make_job_of_words(args: argparse.Namespace, verb: str, prefix: str = "") -> Job:
-    """Make the job of IMAGE, SCRIPT, the options of a job, and --output, for a verb that runs it."""
-    images = Images()
-    stated = read_job(args, verb, images)
-    return _make_local(stated, place_job(stated.spec, verb, "", args.output, images, prefix=prefix), images)[0]
-
-
-def _make_local(stated: StatedJob, spec: JobSpec, images: Images, *, watch: bool = False) -> tuple[Job, Document, bool]:
-    """Return the job as this machine runs it, its containers as they could be typed, and whether it is watched."""
-    place = load_place(LOCAL)
-    stated.raise_problems(spec.list_unset(os.environ))
-    words = ["watch=yes"] if watch else []
-    spec, options = images.fit_job(spec, read_place_options(place, LOCAL, stated.node, words))
-    document = render_job(place, LOCAL, stated, spec, options)
-    secrets_of_shell = spec.read_secrets(os.environ, secrets.token_hex(16))
-    return replace(document.value, secrets=secrets_of_shell), document, options.watch == "yes"
 
 
 def start_job(job: Job, *, is_named: bool = False, watch: bool = False) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dlc.cli.job_specs import Images, place_job, read_open_file, render_job
+from dlc.cli.job_specs import Images, place_job, raise_refusals, read_open_file
 from dlc.core.errors import DlcError
 from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.job_spec import PLACES, JobSpec
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     job = place_job(spec, "submit", args.name, args.output, images)
     if args.to == LOCAL:
         job, options = images.fit_job(job, options)
-    document = render_job(place, args.to, stated, job, options)
+    raise_refusals(place.refuse_job(job, options), stated, args.to)
+    document = place.render_job(job, options)
     if args.dry_run:
         print(document.text, end="" if document.text.endswith("\n") else "\n")
         return 0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from dlc.cli import run_job
 from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
+from dlc.cli.job_specs import make_local_job
 from dlc.core.errors import UsageError
 from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.engines import find_engine_for_job
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _make_request(args: argparse.Namespace) -> Request:
-    job = run_job.make_job_of_words(args, "tune-batch", "tune-")
+    job = make_local_job(args, "tune-batch", prefix="tune-").job
     check_job(job, args.compiler)
     batch = read_batch(job, args.hp_name)
     most = args.most or TIMES * batch

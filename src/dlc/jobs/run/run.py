@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
     log = HostLog(len(job.hosts), sys.stdout)
     if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
-    job = replace(take_limit(job, engine, log.say), platform=find_jobs_platform(job, engine))
+    job = replace(take_limit(job, engine, log.say), platform=find_platform({*map(job.image_of, job.hosts)}, engine))
     with show("code", f"copies it for {len(job.hosts)} hosts"):
         write_folders(job)
     commands = make_commands(job)
@@ -182,13 +182,13 @@ def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
     return f"{option} {group.name}={value}" if len(job.groups) > 1 else f"{option} {value}"
 
 
-def find_jobs_platform(job: Job, engine: Engine) -> str:
-    """Return the platform of the job's images, empty if it is the engine's. Raises ImageError for one it lacks."""
-    platforms = {image: find_foreign_platform(image, engine) for image in map(job.image_of, job.hosts)}
+def find_platform(images: Collection[str], engine: Engine) -> str:
+    """Return the platform of a job's images, empty if it is the engine's. Raises ImageError for one it lacks."""
+    platforms = {image: find_foreign_platform(image, engine) for image in sorted(images)}
     if len(set(platforms.values())) > 1:
         found = ", ".join(f"{image}: {platform or engine.platform}" for image, platform in platforms.items())
-        raise UsageError(f"{job.id}: expected images of one platform, found {found}")
-    return platforms[job.image_of(job.hosts[0])]
+        raise UsageError(f"expected images of one platform, found {found}")
+    return next(iter(platforms.values()))
 
 
 def find_foreign_platform(ref: str, engine: Engine) -> str:

@@ -13,7 +13,7 @@ from dlc.buildspec.problems import Problem, raise_report
 from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.errors import UsageError
 from dlc.jobs.spec.job_spec import SECRET, JobSpec
-from dlc.jobs.spec.stated_job import StatedJob, expand_home, state_job
+from dlc.jobs.spec.stated_job import StatedJob, state_job
 from dlc.jobs.spec.values import FROM_SHELL, FromShell
 
 HEAD = "# A job: `dlc run FILE`, or `dlc submit FILE --to PLACE`. Paths are from this file's folder.\n"
@@ -31,9 +31,7 @@ def read_job_file(path: Path) -> StatedJob:
     if node is None or isinstance(node.value, str | tuple):
         raise_report([Problem(node.mark, "", "a mapping with image and script")] if node else [])
         raise AssertionError(path)
-    folder = path.absolute().parent
-    # The folder may be a link: what the file says of its neighbours is meant where it lies.
-    return state_job(node, lambda word: Path(os.path.normpath(folder / expand_home(word))))
+    return state_job(node, path.absolute().parent, is_file=True)
 
 
 def format_job(spec: JobSpec, folder: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +28,18 @@ class StatedJob:
         )
 
 
-def state_job(node: Node, find: Callable[[str], Path]) -> StatedJob:
-    """Return the job that a node says; `find` returns a path from the root. Raises one report of all that is wrong."""
+def state_job(node: Node, folder: Path, *, is_file: bool) -> StatedJob:
+    """Return the job that a node says, whose paths are from a folder: a file's, else the current one.
+
+    Raises one report of all that is wrong.
+    """
+
+    def find(word: str) -> Path:
+        # Path.expanduser raises an error for a user who is not there.
+        path = folder / os.path.expanduser(word)  # noqa: PTH111
+        # The folder may be a link: what the file says of its neighbours is meant where it lies.
+        return Path(os.path.normpath(path)) if is_file else path
+
     spec, problems = validate_node(JobSpec, node)
     raise_report(map(_shorten, problems))
     if spec is None:
@@ -42,9 +52,3 @@ def state_job(node: Node, find: Callable[[str], Path]) -> StatedJob:
 def _shorten(problem: Problem) -> Problem:
     """Return the problem of an option without keys, which nobody typed."""
     return problem if problem.mark.line else Problem(problem.mark, "", problem.expected, problem.found, problem.hint)
-
-
-def expand_home(word: str) -> str:
-    """Return a path with its `~` as a home folder."""
-    # Path.expanduser raises an error for a user who is not there.
-    return os.path.expanduser(word)  # noqa: PTH111

@@ -13,7 +13,7 @@ from dlc.buildspec.yaml_layers import Node
 from dlc.core.errors import UsageError
 from dlc.jobs.spec.job_spec import ONLY_GROUP, SHARED_MEMORY, STOP_SECONDS, STRATEGIES
 from dlc.jobs.spec.limits import DEVICES
-from dlc.jobs.spec.stated_job import StatedJob, expand_home, state_job
+from dlc.jobs.spec.stated_job import StatedJob, state_job
 from dlc.jobs.spec.values import FROM_SHELL
 
 # Where the value of a word stands in the file, and the value; the value may be a mapping.
@@ -152,7 +152,7 @@ def read_words(args: argparse.Namespace) -> StatedJob:
     if arguments := getattr(args, "arguments", None):
         behind = Mark("--")
         tree["arguments"] = Node(tuple(Node(word, behind) for word in arguments), behind)
-    return state_job(Node(tree, Mark("dlc")), lambda word: Path(expand_home(word)).absolute())
+    return state_job(Node(tree, Mark("dlc")), Path.cwd(), is_file=False)
 
 
 def _name_word(flag: Flag, keys: Sequence[str]) -> str:

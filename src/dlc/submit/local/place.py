@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.containers import explain_as_text
 from dlc.jobs.run.detach import start_in_background
 from dlc.jobs.run.engines import find_engine_for_job
-from dlc.jobs.run.job import MOST_HOSTS, Job, make_job
+from dlc.jobs.run.job import MOST_HOSTS, make_job
 from dlc.jobs.run.known_jobs import require_free_name
 from dlc.jobs.run.watch import explain_watch
 from dlc.jobs.spec.job_file import format_job
@@ -53,14 +53,9 @@ def _refuse_hosts(job: JobSpec) -> Iterator[Refusal]:
 
 def render_job(job: JobSpec, options: OPTIONS) -> Document:
     """Return the containers as they could be typed; `value` is the job without values of secrets."""
-    value = place_job(job, options, {**dict.fromkeys(job.secrets, ""), **os.environ}, "")
+    value = replace(make_job(job, {**dict.fromkeys(job.secrets, ""), **os.environ}, ""), platform=options.platform)
     watch = f"\n\ntensorboard\n  {explain_watch(value)}" if options.watch == "yes" else ""
     return Document(NAME, explain_as_text(value) + watch, value)
-
-
-def place_job(job: JobSpec, options: OPTIONS, shell: Mapping[str, str], token: str) -> Job:
-    """Return the job with its hosts, its folders, and what it has of the shell."""
-    return replace(make_job(job, shell, token), platform=options.platform)
 
 
 def submit_job(job: JobSpec, options: OPTIONS, document: Document, secrets: Mapping[str, str]) -> str:
@@ -74,8 +69,3 @@ def submit_job(job: JobSpec, options: OPTIONS, document: Document, secrets: Mapp
     if code:
         raise DlcError(f"{job.name}: expected a job that begins, found the exit code {code}", "dlc run FILE")
     return job.name
-
-
-def take_options(options: Any, **own: str) -> OPTIONS:
-    """Return the options with what the command line says of them."""
-    return OPTIONS.model_validate({**options.model_dump(), **{key: word for key, word in own.items() if word}})

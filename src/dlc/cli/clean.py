@@ -12,11 +12,10 @@ from pathlib import Path
 from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text, show_step
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import KEY
-from dlc.engine.connection import Engine
+from dlc.engine.connection import Engine, find_running_engine
 from dlc.engine.questions import ask_engine
 from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
 from dlc.jobs.run.claims import claims_folder
-from dlc.jobs.run.engines import find_running_engine
 from dlc.jobs.run.known_jobs import read_claims
 from dlc.jobs.run.remains import Remains, find_remains, remove_remains
 from dlc.jobs.spec.code_files import RESULTS

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from dlc.cli.own_words import MARK, require_command
 from dlc.core.errors import UsageError
+from dlc.engine.connection import find_running_engine
 from dlc.jobs.run.claims import claims_folder
-from dlc.jobs.run.engines import find_running_engine
 from dlc.jobs.run.known_jobs import absence_error, find_containers
 
 HELP = "run a command in the container of a host of a job, or a shell"

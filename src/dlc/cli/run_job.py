@@ -17,10 +17,10 @@ from dlc.cli.own_words import MARK, names_script
 from dlc.core.checkout import find_workspace, read_project
 from dlc.core.environment import user_path
 from dlc.core.errors import UsageError
+from dlc.engine.connection import find_engine_for_job, find_running_engine
 from dlc.jobs.run.claims import claims_folder, remove_job
 from dlc.jobs.run.containers import explain_as_dict
 from dlc.jobs.run.detach import start_in_background
-from dlc.jobs.run.engines import find_engine_for_job, find_running_engine
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job

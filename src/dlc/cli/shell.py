@@ -13,10 +13,9 @@ from dlc.cli.exec import SHELL, terminal_options
 from dlc.cli.own_words import require_command
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
-from dlc.engine.connection import Engine
+from dlc.engine.connection import Engine, find_engine_for_job
 from dlc.engine.questions import ask_engine
 from dlc.jobs.run.containers import format_mount, option_if_set
-from dlc.jobs.run.engines import find_engine_for_job
 from dlc.jobs.run.run import find_foreign_platform
 from dlc.jobs.spec.job_spec import SHARED_MEMORY
 from dlc.jobs.spec.limits import quote_gpus, read_gpus

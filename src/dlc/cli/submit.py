@@ -65,12 +65,8 @@ def _submit(
     args: argparse.Namespace,
 ) -> int:
     job_id = place.submit_job(job, options, document, secrets)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
-        write_record(Record(job.name, args.to, job_id, str(job.folder), options.model_dump(mode="json"), now))
-    except (OSError, DlcError) as error:
-        # The job runs already.
-        print(f"dlc: warning: {job.name} has no name here, only {job_id} --to {args.to}: {error}", file=sys.stderr)
+    if args.to != LOCAL:
+        _note_job(job, args.to, job_id, options)
     if not args.wait:
         print(job_id)
         print(f"dlc: its lines: dlc logs {job.name} -f; its end: dlc stop {job.name}", file=sys.stderr)
@@ -80,6 +76,16 @@ def _submit(
     code = place.wait_for_job(job_id, options)
     note_end(job.name)
     return code
+
+
+def _note_job(job: JobSpec, place: str, job_id: str, options: Any) -> None:
+    """Keep the job's name and its id there; this machine knows its own jobs by their claims."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        write_record(Record(job.name, place, job_id, str(job.folder), options.model_dump(mode="json"), now))
+    except (OSError, DlcError) as error:
+        # The job runs already.
+        print(f"dlc: warning: {job.name} has no name here, only {job_id} --to {place}: {error}", file=sys.stderr)
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from dlc.cli import run_job
 from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
 from dlc.cli.job_specs import make_local_job
 from dlc.core.errors import UsageError
+from dlc.engine.connection import find_engine_for_job
 from dlc.jobs.run.claims import claims_folder
-from dlc.jobs.run.engines import find_engine_for_job
 from dlc.jobs.spec.code_files import RESULTS
 from dlc.jobs.spec.words import add_flags
 from dlc.jobs.tune import output

@@ -62,7 +62,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "cli.ps",
         "cli.engine",
         "build.doctor",
-        "jobs.run.engines",
         "submit.local.running",
     ):
         monkeypatch.setattr(f"dlc.{name}.find_engine", lambda *_: None)

@@ -24,23 +24,34 @@ OF_A_CONTAINER = "container:"
 
 @dataclass(frozen=True)
 class Container:
-    """One host of a job. `secrets` are names of variables; the docker client gets their values in its environment."""
+    """One host of a job. The docker client gets the values of the job's secrets in its environment."""
 
+    job: Job
     host: str
     name: str
-    image: str
     network: str
-    labels: tuple[str, ...]
-    mounts: tuple[str, ...]
-    environment: Mapping[str, str]
-    secrets: tuple[str, ...]
-    group: Group
-    shared_memory: str
-    stop_seconds: int
-    user: str
     entrypoint: str
     command: tuple[str, ...]
-    platform: str = ""
+
+    @property
+    def group(self) -> Group:
+        """Return the host's group."""
+        return self.job.group_of(self.host)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels by which the container is found."""
+        return make_labels(self.job)
+
+    @property
+    def mounts(self) -> tuple[str, ...]:
+        """Return the values of --mount."""
+        return _list_mounts(self.job, self.host)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables whose values may be seen."""
+        return _make_environment(self.job)
 
     def words(self, *, detached: bool = False) -> tuple[str, ...]:
         """Return what follows `docker`.
@@ -52,12 +63,12 @@ class Container:
             *("--name", self.name, *_repeat_option("--label", self.labels), *self._network()),
             *_repeat_option("--mount", self.mounts),
             *_repeat_option("--env", [f"{name}={value}" for name, value in self.environment.items()]),
-            *_repeat_option("--env", self.secrets),
+            *_repeat_option("--env", tuple(self.job.secrets)),
             *self._limits(),
-            *option_if_set("--platform", self.platform),
-            *option_if_set("--user", self.user),
+            *option_if_set("--platform", self.job.platform),
+            *option_if_set("--user", self.job.user),
             *option_if_set("--entrypoint", self.entrypoint),
-            *(self.image, *self.command),
+            *(self.job.image_of(self.host), *self.command),
         )
 
     def _network(self) -> tuple[str, ...]:
@@ -67,7 +78,7 @@ class Container:
 
     def _limits(self) -> tuple[str, ...]:
         return (
-            *("--shm-size", self.shared_memory, "--stop-timeout", str(self.stop_seconds)),
+            *("--shm-size", self.job.shared_memory, "--stop-timeout", str(self.job.stop_seconds)),
             *option_if_set("--cpus", self.group.cpus),
             *option_if_set("--memory", self.group.memory),
             *option_if_set("--gpus", quote_gpus(self.group.gpus)),
@@ -110,23 +121,7 @@ def make_containers(job: Job) -> tuple[Container, ...]:
 
 def make_container(job: Job, host: str) -> Container:
     """Return the container of one host."""
-    return Container(
-        host=host,
-        name=f"{job.name}-{host}",
-        image=job.image_of(host),
-        network=job.name,
-        labels=make_labels(job),
-        mounts=_list_mounts(job, host),
-        environment=_make_environment(job),
-        secrets=tuple(job.secrets),
-        group=job.group_of(host),
-        shared_memory=job.shared_memory,
-        stop_seconds=job.stop_seconds,
-        user=job.user,
-        entrypoint=job.entrypoint,
-        command=job.command,
-        platform=job.platform,
-    )
+    return Container(job, host, f"{job.name}-{host}", job.name, job.entrypoint, job.command)
 
 
 def _list_mounts(job: Job, host: str) -> tuple[str, ...]:

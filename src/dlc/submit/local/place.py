@@ -10,10 +10,10 @@ from typing import Literal
 from pydantic import Field
 
 from dlc.core.errors import DlcError
+from dlc.engine.connection import find_engine_for_job
 from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.containers import explain_as_text
 from dlc.jobs.run.detach import start_in_background
-from dlc.jobs.run.engines import find_engine_for_job
 from dlc.jobs.run.job import MOST_HOSTS, make_job
 from dlc.jobs.run.known_jobs import require_free_name
 from dlc.jobs.run.watch import explain_watch

@@ -9,9 +9,8 @@ from typing import Any, TextIO
 
 from dlc.core.environment import user_path
 from dlc.core.errors import DlcError, EngineError, UsageError
-from dlc.engine.connection import find_engine
+from dlc.engine.connection import find_engine, find_running_engine
 from dlc.jobs.run.claims import claims_folder, remove_job
-from dlc.jobs.run.engines import find_running_engine
 from dlc.jobs.run.job_log import print_containers, print_log
 from dlc.jobs.run.known_jobs import (
     ASK_AGAIN_SECONDS,

@@ -24,9 +24,10 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.core.process import run_program
 from dlc.engine.connection import Engine, connect
 from dlc.jobs.run.containers import make_commands
-from dlc.jobs.run.job import Options, make_job
+from dlc.jobs.run.job import make_job
 from dlc.jobs.run.job_folder import write_folders
 from dlc.jobs.run.lifecycle import JobContainers, remove_containers
+from dlc.jobs.spec.job_spec import JobSpec
 
 FIRST_LINE = "import time; print('user code at', time.monotonic_ns(), flush=True)\n"
 STAMP = re.compile(r"user code at ([0-9]+)")
@@ -63,8 +64,8 @@ def main() -> None:
 
 def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
     """Seconds until the last host's first line, with the plain commands."""
-    options = Options(str(script), hosts=HOSTS)
-    job = make_job(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
+    spec = JobSpec(image=ref, script=str(script), hosts=HOSTS)
+    job = make_job(spec.place(f"bench-{time.monotonic_ns():x}", folder, str), {}, "bench")
     write_folders(job)
     hosts = JobContainers(engine, make_commands(job))
     environment = {**os.environ, **engine.environment, **job.secrets}

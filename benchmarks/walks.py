@@ -1,14 +1,15 @@
 """Records on which way a value goes through the source files of a checkout, from its first function to its last.
 
-usage: python benchmarks/walks.py [CHECKOUT] [--walk run|ranks|batch|break ...]
+usage: python benchmarks/walks.py [CHECKOUT] [--walk run|submit|ranks|batch|break ...]
 
 A mark (a few letters) is put into a value, and a run is recorded: each function of the checkout counts once, at its
 first call in which an argument holds the mark. Neighbours in one file are one stay; what goes back to a file where the
-value was before is a return: returns = stays - files. Methods of the value itself (of named tuples and frozen
-dataclasses) are none, nor is what prints a line, nor what another thread does meanwhile.
+value was before is a return: returns = stays - files. Methods of the value itself (of named tuples, frozen
+dataclasses and frozen models) are none, nor is what prints a line, nor what another thread does meanwhile.
 
 run    the job of `dlc run` with two hosts, from the words that were typed until its first container starts. The docker
        client is tests/process/dlc/stand_in_docker.py, so that no engine is needed; the rest is what a user runs.
+submit the job of a file with two hosts, until the objects of a cluster are printed.
 ranks  a resourceconfig.json of two hosts, two launchers on this machine, until the leader starts torchrun (an empty
        program). The mark is the name of the other host.
 batch  a text in a batch from `serve` to the loop over a RemoteLoader, in two processes.
@@ -33,7 +34,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -208,14 +210,15 @@ def parts_of(value: object, with_fields: bool) -> list[object]:
 def is_value(value: object) -> bool:
     if dataclasses.is_dataclass(value):
         return bool(type(value).__dataclass_params__.frozen)  # type: ignore[attr-defined]
-    return isinstance(value, tuple) and hasattr(value, "_fields")
+    is_frozen_model = getattr(type(value), "model_config", {}).get("frozen", False)
+    return is_frozen_model or (isinstance(value, tuple) and hasattr(value, "_fields"))
 
 
 def inside(walk: str, source: Path, folder: Path, *options: str) -> list[str]:
     return [sys.executable, *options, __file__, str(source.parent), "--record", walk, str(folder)]
 
 
-def walk_run(source: Path, folder: Path) -> None:
+def walk_verb(verb: str, source: Path, folder: Path) -> None:
     client = folder / "bin/docker"
     client.parent.mkdir()
     stand_in = ROOT / "tests/process/dlc/stand_in_docker.py"
@@ -224,19 +227,22 @@ def walk_run(source: Path, folder: Path) -> None:
     (folder / "docker").mkdir()
     (folder / MARK).mkdir()
     (folder / MARK / "train.py").write_text("print('trained')\n")
+    (folder / "job.yml").write_text(f"image: registry.example/dlc:1\nscript: {MARK}/train.py\nname: job\nhosts: 2\n")
     environ = {
         "PATH": f"{client.parent}:{os.environ['PATH']}", "PYTHONPATH": str(source), "HOME": str(folder),
         "STAND_IN_DOCKER": str(folder / "docker"), "DOCKER_HOST": f"unix://{folder}/docker.sock",
         "DLC_CACHE_DIR": str(folder / "cache"),
     }  # fmt: skip
-    subprocess.run(inside("run", source, folder), env=environ, cwd=folder, check=True, timeout=BOUND, stdout=sys.stderr)
+    subprocess.run(inside(verb, source, folder), env=environ, cwd=folder, check=True, timeout=BOUND, stdout=sys.stderr)
 
 
-def record_run(source: Path, folder: Path) -> None:
+def record_verb(words: Sequence[str], source: Path, folder: Path) -> None:
     import secrets
 
     # Loaded before, because recording makes it slow.
-    import dlc.cli.run_job  # noqa: F401
+    import dlc.cli.run_job
+    import dlc.cli.submit
+    import dlc.core.yaml_text  # noqa: F401
     from dlc.__main__ import main
 
     # The job's id ends so.
@@ -249,7 +255,9 @@ def record_run(source: Path, folder: Path) -> None:
 
     sys.addaudithook(on_event)
     recorder.start()
-    sys.exit(main(["run", "--hosts", "2", "--distributed", "torchrun", "dlc/some:1", f"{MARK}/train.py"]))
+    code = main(words)
+    recorder.end()
+    sys.exit(code)
 
 
 def walk_ranks(source: Path, folder: Path) -> None:
@@ -390,10 +398,14 @@ def record_break(source: Path, folder: Path) -> None:
 
 
 Drive = Callable[[Path, Path], None]
-WALKS: dict[str, Drive] = {"run": walk_run, "ranks": walk_ranks, "batch": walk_batch, "break": walk_break}
-INSIDE: dict[str, Drive] = {
-    "run": record_run, "ranks": record_ranks, "serve": record_serve, "take": record_take, "break": record_break,
-}  # fmt: skip
+VERBS = {
+    "run": ["run", "--hosts", "2", "--distributed", "torchrun", "dlc/some:1", f"{MARK}/train.py"],
+    "submit": ["submit", "job.yml", "--to", "kubernetes", "--dry-run"],
+}
+WALKS: dict[str, Drive] = {verb: partial(walk_verb, verb) for verb in VERBS}
+WALKS |= {"ranks": walk_ranks, "batch": walk_batch, "break": walk_break}
+INSIDE: dict[str, Drive] = {verb: partial(record_verb, words) for verb, words in VERBS.items()}
+INSIDE |= {"ranks": record_ranks, "serve": record_serve, "take": record_take, "break": record_break}
 
 if __name__ == "__main__":
     main()

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlc.jobs.run.job import ONLY_GROUP, Group, Job, name_hosts
+from dlc.jobs.run.job import Group, Job, name_hosts
 from dlc.jobs.run.job_folder import write_host_folder
+from dlc.jobs.spec.job_spec import ONLY_GROUP
 
 INSTANCE_TYPE = "ml.c5.xlarge"
 

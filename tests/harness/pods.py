@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dlc.jobs.job_file import read_job_file
-from dlc.jobs.run.limits import count_bytes
-from dlc.submit.places import load_place, make_submitted, read_place_options
+from dlc.jobs.spec.job_file import read_job_file
+from dlc.jobs.spec.limits import count_bytes
+from dlc.submit.places import load_place, read_place_options
 from harness.cluster_rules import find_job_set, find_mistakes
 from harness.engine import CALM, HANG_BOUND, RUN_LABEL, docker
 
@@ -57,7 +57,7 @@ def render_objects(file: Path, *words: str) -> list[Object]:
     """The objects of a job's file, as `dlc submit --with WORD` would create them for the job digits."""
     place, found = load_place("kubernetes"), read_job_file(file)
     options = read_place_options(place, "kubernetes", found.node, ["pull_policy=Never", *words])
-    job = make_submitted(found, image=found.spec.image, name="digits", folder=file.parent)
+    job = found.spec.place("digits", file.parent, lambda image: image)
     assert place.refuse_job(job, options) == []
     rendered: list[Object] = place.render_job(job, options).value
     return rendered

@@ -10,16 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text, show_step
-from dlc.cli.run_job import CLAIMS, find_running_engine
-from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import KEY
-from dlc.engine.connection import Engine
+from dlc.engine.connection import Engine, find_running_engine
 from dlc.engine.questions import ask_engine
 from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
-from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.known_jobs import read_claims
 from dlc.jobs.run.remains import Remains, find_remains, remove_remains
+from dlc.jobs.spec.code_files import RESULTS
 from dlc.submit.records import list_open_folders
 
 HELP = "remove folders of ended jobs here, images that --set made, images of killed rebuilds; shows them first"
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show what would be removed, ask, and remove it."""
     results = Path.cwd() / RESULTS
-    running = {job.folder for job in read_claims(cache_folder() / CLAIMS)} | list_open_folders()
+    running = {job.folder for job in read_claims(claims_folder())} | list_open_folders()
     folders = [] if args.images else find_remains(results, running)
     engine = None if args.jobs else _find_engine(needed=args.images)
     images = find_leftovers(engine) if engine else []

@@ -161,28 +161,27 @@ def list_images() -> list[str]:
 
 def list_jobs() -> list[str]:
     """Return the names of the jobs that run, and of those that have ended."""
-    from dlc.cli.run_job import CLAIMS
-    from dlc.core.environment import cache_folder
-    from dlc.jobs.run.job_folder import RESULTS
+    from dlc.jobs.run.claims import claims_folder
     from dlc.jobs.run.known_jobs import LOG, read_claims, read_ended
+    from dlc.jobs.spec.code_files import RESULTS
 
-    claims = cache_folder() / CLAIMS
+    claims = claims_folder()
     known = [job.id for job in (*read_claims(claims), *read_ended(claims))]
     return sorted({*known, *(path.parent.name for path in Path(RESULTS).glob(f"*/{LOG}"))})
 
 
 def list_strategies() -> list[str]:
     """Return the ways to train one model on several hosts."""
-    from dlc.jobs.run.job import STRATEGIES
+    from dlc.jobs.spec.job_spec import STRATEGIES
 
     return list(STRATEGIES)
 
 
 def list_places() -> list[str]:
     """Return where a job can be submitted."""
-    from dlc.submit.places import LOCAL, PLACES
+    from dlc.jobs.spec.job_spec import PLACES
 
-    return [LOCAL, *PLACES]
+    return list(PLACES)
 
 
 def list_files() -> list[str]:

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from dlc.cli.own_words import MARK, require_command
-from dlc.cli.run_job import CLAIMS, find_running_engine
-from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
+from dlc.engine.connection import find_running_engine
+from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.known_jobs import absence_error, find_containers
 
 HELP = "run a command in the container of a host of a job, or a shell"
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     engine = find_running_engine()
     found = find_containers(engine)
     if args.job not in found:
-        raise absence_error(cache_folder() / CLAIMS, args.job)
+        raise absence_error(claims_folder(), args.job)
     host, command = split_host(args.arguments or (), is_marked=args.is_marked)
     require_command("dlc exec JOB", command, BEHIND, is_marked=args.is_marked)
     host = choose_host(args.job, host, found[args.job])

@@ -11,13 +11,15 @@ from pathlib import Path
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, parse_count, print_json, print_text
+from dlc.cli.job_specs import make_local_job
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
 from dlc.jobs.advice.cost_model import make_catalogue
 from dlc.jobs.advice.profile_report import LOOP, WATCH, Profile, read_profile
 from dlc.jobs.advice.profile_text import summarize
 from dlc.jobs.advice.render import profile_json
-from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.spec.code_files import RESULTS
+from dlc.jobs.spec.words import add_flags
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
 EXAMPLE = "dlc profile --on p4d.24xlarge pytorch-2.13-training-cpu-py311 train.py --epochs 3"
@@ -46,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=parse_count, default=STEPS, metavar="N",
         help=f"that a job is measured for, then it ends and saves nothing (default: {STEPS})",
     )  # fmt: skip
-    run_job.add_job(parser)
-    run_job.add_limits(parser)
+    add_flags(parser)
     parser.add_argument("--output", metavar="DIR", help=f"of a job: where the results go (default: {RESULTS}/JOB)")
     advise.add_cluster(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="with --on: also write the chart as an SVG file")
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if _is_job(args.report):
         image, script = args.report
         words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_list_switches(args)]}
-        job = run_job.make_job_of_words(argparse.Namespace(**words), "profile")
+        job = make_local_job(argparse.Namespace(**words), "profile").job
         # What the job prints is no part of the answer.
         with contextlib.redirect_stdout(sys.stderr):
             if code := run_job.start_job(job):

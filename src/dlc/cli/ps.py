@@ -10,12 +10,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from dlc.cli.arguments import add_json, print_json, print_text, terminal_columns
-from dlc.cli.run_job import CLAIMS
 from dlc.cli.submit import add_place
-from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.text import format_table
 from dlc.engine.connection import Engine, find_engine
+from dlc.jobs.run.claims import claims_folder
 from dlc.jobs.run.known_jobs import ENDED, FOREIGN, KnownJob, list_jobs, read_ended
 from dlc.submit.places import LOCAL, load_place, read_place_options
 
@@ -40,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
         return _print_placed(args)
     engine = _find_engine()
     try:
-        jobs = list_jobs(cache_folder() / CLAIMS, engine)
+        jobs = list_jobs(claims_folder(), engine)
     except (EngineError, ProcessError) as error:
         _say_without_hosts(error)
-        jobs = list_jobs(cache_folder() / CLAIMS, None)
+        jobs = list_jobs(claims_folder(), None)
     others = sum(job.state == FOREIGN for job in jobs)
     if args.all:
-        jobs += read_ended(cache_folder() / CLAIMS)
+        jobs += read_ended(claims_folder())
     else:
         jobs = [job for job in jobs if job.state != FOREIGN]
     if args.json:

@@ -11,15 +11,14 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.exec import SHELL, terminal_options
 from dlc.cli.own_words import require_command
-from dlc.cli.run_job import find_engine_for_job
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
-from dlc.engine.connection import Engine
+from dlc.engine.connection import Engine, find_engine_for_job
 from dlc.engine.questions import ask_engine
 from dlc.jobs.run.containers import format_mount, option_if_set
-from dlc.jobs.run.job import SHARED_MEMORY
-from dlc.jobs.run.limits import read_gpus
 from dlc.jobs.run.run import find_foreign_platform
+from dlc.jobs.spec.job_spec import SHARED_MEMORY
+from dlc.jobs.spec.limits import quote_gpus, read_gpus
 
 HELP = "open a shell in an image: this folder is /work in it, and it has this machine's GPUs"
 EXAMPLE = "dlc shell pytorch-2.13-training-cpu-py311 python -c 'import torch; print(torch.__version__)'"
@@ -72,7 +71,7 @@ def make_words(
     return (
         *("run", "--rm", "--pull", "never", *terminal_options(), "--shm-size", SHARED_MEMORY),
         *("--mount", format_mount(folder, WORK), "--workdir", WORK),
-        *option_if_set("--gpus", gpus),
+        *option_if_set("--gpus", quote_gpus(gpus)),
         *option_if_set("--platform", platform),
         # A user whom the image does not know has no home, and programs write to it.
         *(("--user", user, "--env", "HOME=/tmp") if user else ()),

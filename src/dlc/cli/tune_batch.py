@@ -8,9 +8,12 @@ from collections.abc import Sequence
 
 from dlc.cli import run_job
 from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
-from dlc.core.environment import cache_folder
+from dlc.cli.job_specs import make_local_job
 from dlc.core.errors import UsageError
-from dlc.jobs.run.job_folder import RESULTS
+from dlc.engine.connection import find_engine_for_job
+from dlc.jobs.run.claims import claims_folder
+from dlc.jobs.spec.code_files import RESULTS
+from dlc.jobs.spec.words import add_flags
 from dlc.jobs.tune import output
 from dlc.jobs.tune.request import Request, check_job, list_modes, read_batch, read_number
 from dlc.jobs.tune.tune import tune_batch
@@ -52,8 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--most", type=parse_count, metavar="N", help=f"largest batch to try (default: {TIMES} times the job's)")
     add("--steps", type=parse_count, default=5, metavar="N", help="that a trial measures (default: 5)")
     add("--trial-seconds", type=_parse_seconds, default=900.0, metavar="S", help="bound of one trial (default: 900)")
-    run_job.add_job(parser)
-    run_job.add_limits(parser)
+    add_flags(parser)
     add("--output", metavar="DIR", help=f"where the trials' folders go (default: {RESULTS}/tune-TIME)")
     add_json(parser)
 
@@ -70,13 +72,13 @@ def _parse_seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Try, and print what was found. Raises TuneError if no batch fits or nothing can be measured."""
     request = _make_request(args)
-    found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line, show_step)
+    found = tune_batch(request, find_engine_for_job(), claims_folder(), _say_line, show_step)
     print_json(output.as_dict(request, found)) if args.json else print_text(output.as_text(request, found))
     return 0
 
 
 def _make_request(args: argparse.Namespace) -> Request:
-    job = run_job.make_job_of_words(args, "tune-batch", "tune-")
+    job = make_local_job(args, "tune-batch", prefix="tune-").job
     check_job(job, args.compiler)
     batch = read_batch(job, args.hp_name)
     most = args.most or TIMES * batch

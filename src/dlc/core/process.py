@@ -192,11 +192,16 @@ def _end_all() -> None:
 _daemons: list[subprocess.Popen[bytes]] = []
 
 
-def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a program that outlives dlc, its shell and their Ctrl-C; its output goes to `log`."""
+def start_daemon(argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start a program that outlives dlc, its shell and their Ctrl-C; its output goes to `log`. `env` is added."""
     with log.open("wb") as output:
         child = subprocess.Popen(
-            list(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, **(env or {})},
         )
     _daemons.append(child)
     return child

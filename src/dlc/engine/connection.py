@@ -160,6 +160,24 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
     return engine
 
 
+def find_engine_for_job() -> Engine:
+    """Return an engine that answers.
+
+    `connect` would ask for buildx besides, which nothing here needs, and start one.
+    """
+    return find_engine(ASK_SECONDS) or connect()
+
+
+def find_running_engine() -> Engine:
+    """Return the engine that answers, for what only looks after jobs: none is started, and buildx is not needed.
+
+    Raises EngineError if none answers.
+    """
+    if engine := find_engine(ASK_SECONDS):
+        return engine
+    raise EngineError(absence_error(), advise_start())
+
+
 def must_install(found: Future[Engine | None]) -> bool:
     """Tell whether `connect` will install an engine, since the search found none and this host lacks the programs."""
     if found.exception() or found.result():

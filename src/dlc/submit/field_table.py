@@ -14,23 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.atomic_files import scratch_folder
-from dlc.core.errors import UsageError
-from dlc.jobs.job_file import JobFile, list_local_refusals, make_options, read_job_file
-from dlc.jobs.run.containers import explain_as_text
-from dlc.jobs.run.job import make_job
-from dlc.submit.places import LOCAL, PLACES, load_place, make_submitted, read_place_options
+from dlc.jobs.spec.job_file import read_job_file
+from dlc.jobs.spec.job_spec import PLACES
+from dlc.submit.places import load_place, read_place_options
 
 HONOURED, TRANSLATED, CHECKED, REFUSED = "honoured", "translated", "checked", "refused"
-NOT_APPLICABLE = "not applicable"
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 BASE = {"image": f"{REGISTRY}/pytorch:2.13", "script": "train.py", "name": "digits"}
 # What a place needs for any job.
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "sagemaker": (*("role=arn:aws:iam::123456789012:role/Training", "region=eu-west-1", "instance_type=ml.c5.xlarge"),),
 }
-# An option of each place; this machine has none.
+# An option of each place.
 PLACE_OPTIONS = {
-    "slurm": {"partition": "probe"}, "kubernetes": {"queue": "probe"}, "sagemaker": {"tags": {"probe": "73"}},
+    "local": {"platform": "probe"}, "slurm": {"partition": "probe"}, "kubernetes": {"queue": "probe"},
+    "sagemaker": {"tags": {"probe": "73"}},
     "skypilot": {"infra": "probe"}, "dstack": {"fleet": "probe"},
 }  # fmt: skip
 GPU_MACHINE = ("instance_type=ml.p3.16xlarge",)
@@ -49,6 +47,8 @@ class Probe:
     too_much: Mapping[str, object] | None = None
     # Options that a place needs with this field: of the place, words of --with.
     options: Mapping[str, tuple[str, ...]] | None = None
+    # What the job has besides, with the field and without it.
+    base: Mapping[str, object] | None = None
 
 
 def list_probes() -> list[Probe]:
@@ -65,8 +65,11 @@ def list_probes() -> list[Probe]:
         Probe("hosts", {"hosts": "73"}, "73"),
         Probe("distributed", {"distributed": "torchrun"}, "distributed: torchrun"),
         Probe("groups", {"groups": {"data": {}, "dnn": {}}}, "data"),
-        Probe("groups.*.hosts", {"groups": {"data": {"hosts": "73"}, "dnn": {}}}, "73"),
-        Probe("groups.*.program", {"groups": {"data": {"program": "other.py"}, "dnn": {}}}, "other.py"),
+        _probe_group("hosts", "73", "73"),
+        _probe_group("program", "other.py", "other.py"),
+        _probe_group("image", f"{REGISTRY}/another:1", "another:1"),
+        _probe_group("channels, a folder", {"training": "data"}, "/data"),
+        *(_probe_group(f"channels, {word}", {"training": word}, word) for word in addresses),
         Probe("hyperparameters", {"hyperparameters": {"probe": "73"}}, "probe"),
         Probe("channels, a folder", {"channels": {"training": "data"}}, "/data"),
         *(Probe(f"channels, {word}", {"channels": {"training": word}}, word) for word in addresses),
@@ -90,16 +93,22 @@ def list_probes() -> list[Probe]:
     ]  # fmt: skip
 
 
+def _probe_group(field: str, value: object, written: str) -> Probe:
+    """Return a probe for a field of one of two groups."""
+    groups = {"data": {field.partition(", ")[0]: value}, "dnn": {}}
+    return Probe(f"groups.*.{field}", {"groups": groups}, written, base={"groups": {"data": {}, "dnn": {}}})
+
+
 def make_table() -> str:
     """Return the table: a row for each field, a column for each place."""
-    rows = [f"| field | {' | '.join((LOCAL, *PLACES))} |", "|---" * (len(PLACES) + 2) + "|"]
+    rows = [f"| field | {' | '.join(PLACES)} |", "|---" * (len(PLACES) + 1) + "|"]
     with scratch_folder("dlc-fields-") as folder:
         for name in ("train.py", "other.py", "code/other.py", "data/rows"):
             path = folder / name
             path.parent.mkdir(exist_ok=True)
             path.write_text("")
         for probe in list_probes():
-            cells = [read_cell(probe, place, folder) for place in (LOCAL, *PLACES)]
+            cells = [read_cell(probe, place, folder) for place in PLACES]
             rows.append(f"| `{probe.field.partition(', ')[0]}`{_say_kind(probe)} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
@@ -112,14 +121,12 @@ def _say_kind(probe: Probe) -> str:
 def read_cell(probe: Probe, place: str, folder: Path) -> str:
     """Return what a place makes of a field. Raises AssertionError if it says nothing of it."""
     options = (probe.options or {}).get(place, ())
-    without = _render({}, place, options, folder)
+    without = _render(probe.base or {}, place, options, folder)
     found = _render(probe.value, place, options, folder)
     if found is None:
         return REFUSED
     if new := "\n".join(set(found.splitlines()) - set((without or "").splitlines())):
         return HONOURED if re.search(probe.written, new) else TRANSLATED
-    if place == LOCAL and probe.field == "places":
-        return NOT_APPLICABLE
     if probe.too_much and _render(probe.too_much, place, options, folder) is None:
         return CHECKED
     raise AssertionError(f"{place} drops {probe.field} without a word")
@@ -131,27 +138,11 @@ def _render(value: Mapping[str, object], place: str, options: Sequence[str], fol
 
     path = folder / "job.yml"
     path.write_text(write_yaml({**BASE, **value}))
-    file = read_job_file(path)
-    if place == LOCAL:
-        return _render_here(file, folder)
+    stated = read_job_file(path)
     module = load_place(place)
-    chosen = read_place_options(module, place, file.node, [*OPTIONS.get(place, ()), *options])
-    job = make_submitted(file, image=file.spec.image, name=file.spec.name, folder=folder / "dlc-jobs")
-    if module.refuse_job(job, chosen):
-        return None
-    return module.render_job(job, chosen).text
-
-
-def _render_here(file: JobFile, folder: Path) -> str | None:
-    if list(list_local_refusals(file)):
-        return None
-    try:
-        job = make_job(
-            make_options(file), {}, image=file.spec.image, id=file.spec.name, folder=folder / "dlc-jobs", token=""
-        )
-    except UsageError:
-        return None
-    return explain_as_text(job)
+    chosen = read_place_options(module, place, stated.node, [*OPTIONS.get(place, ()), *options])
+    job = stated.spec.place(stated.spec.name, folder / "dlc-jobs", lambda image: image)
+    return None if module.refuse_job(job, chosen) else module.render_job(job, chosen).text
 
 
 def list_fields() -> Iterator[str]:

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from dlc.core.errors import UsageError
-from dlc.jobs.job_file import is_address
-from dlc.jobs.run.job import ONLY_GROUP
 from dlc.jobs.run.job_folder import CHANNEL
-from dlc.jobs.run.limits import count_bytes
-from dlc.submit.places import Document, Refusal, SubmittedGroup, SubmittedJob
-from dlc.submit.refusals import name_group_keys, refuse_image, refuse_variables
+from dlc.jobs.spec.job_spec import Group, JobSpec
+from dlc.jobs.spec.limits import count_bytes
+from dlc.jobs.spec.values import is_address
+from dlc.submit.places import Document, Refusal
+from dlc.submit.refusals import name_group_keys, refuse_images, refuse_variables
 
 BASE = "/opt/ml"
 CODE, DATA, CHECKPOINTS, CONFIG = f"{BASE}/code", f"{BASE}/input/data", f"{BASE}/checkpoints", f"{BASE}/input/config"
@@ -30,11 +30,14 @@ GIBIBYTE = 1 << 30
 LONGEST_GROUP = 40
 
 
-def list_lines(job: SubmittedJob, hosts: str) -> list[str]:
-    """Return the lines that each host runs. `hosts` is the line that tells the launcher all hosts, and this one."""
+def list_lines(job: JobSpec, group: Group, hosts: str) -> list[str]:
+    """Return the lines that each host of a group runs.
+
+    `hosts` is the line that tells the launcher all hosts, and this one.
+    """
     files: dict[str, Mapping[str, object]] = {
-        "hyperparameters.json": {"sagemaker_program": json.dumps(job.program), **job.hyperparameters},
-        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
+        "hyperparameters.json": {"sagemaker_program": json.dumps(job.program), **job.parameters},
+        "inputdataconfig.json": {name: dict(CHANNEL) for name in group.channels},
     }
     written = [f"printf '%s\\n' {shlex.quote(json.dumps(text))} >{CONFIG}/{name}" for name, text in files.items()]
     return [f"mkdir -p {CONFIG}", *written, hosts, f"exec {shlex.join((*LAUNCHER, *job.arguments))}"]
@@ -49,12 +52,7 @@ def export_hosts(addresses: str, rank: str) -> str:
     return f'export DLC_HOSTS="$(printf \'%s\' "${addresses}" | paste -sd, -)" DLC_RANK="${rank}"'
 
 
-def has_groups(job: SubmittedJob) -> bool:
-    """Tell whether the job names its groups."""
-    return [group.name for group in job.groups] != [ONLY_GROUP]
-
-
-def name_group(group: SubmittedGroup) -> str:
+def name_group(group: Group) -> str:
     """Return a group's name as both clients take it: small letters, digits and -."""
     return make_plain(group.name)
 
@@ -64,7 +62,7 @@ def make_plain(name: str) -> str:
     return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def list_code(job: SubmittedJob) -> dict[str, str]:
+def list_code(job: JobSpec) -> dict[str, str]:
     """Map places in the container to the files, or the one folder, that come there."""
     if len(job.code) == 1 and job.code[0].is_dir():
         return {CODE: str(job.code[0])}
@@ -76,25 +74,23 @@ def count_gibibytes(size: str) -> int:
     return math.ceil(count_bytes(size) / GIBIBYTE)
 
 
-def refuse_common(job: SubmittedJob, client: str) -> Iterator[Refusal]:
+def refuse_common(job: JobSpec, client: str) -> Iterator[Refusal]:
     """Yield what neither of them can do."""
-    yield from refuse_image(job)
+    yield from refuse_images(job.list_images())
     yield from refuse_variables(job, client)
-    for group in job.groups:
+    for group in job.host_groups:
         if group.gpus and not group.gpus.isdigit():
-            yield Refusal(name_group_keys(group.name, "gpus"), "a number of GPUs", group.gpus.strip('"'))
-    names = Counter(name_group(group) for group in job.groups)
-    for group in job.groups if has_groups(job) else ():
+            yield Refusal(name_group_keys(group.name, "gpus"), "a number of GPUs", group.gpus)
+    names = Counter(name_group(group) for group in job.host_groups)
+    for group in job.host_groups if job.has_groups else ():
         if names[name_group(group)] > 1 or not 1 <= len(name_group(group)) <= LONGEST_GROUP:
             expected = f"a name of its own in small letters, digits and -, {LONGEST_GROUP} characters at most"
             yield Refusal(("groups", group.name), expected, name_group(group) or group.name)
 
 
-def refuse_folders(job: SubmittedJob, scheme: str) -> Iterator[Refusal]:
+def refuse_folders(job: JobSpec, scheme: str) -> Iterator[Refusal]:
     """Yield channels and checkpoints that are not at an address that begins so."""
-    places: list[tuple[tuple[str, ...], str]] = [(("channels", name), word) for name, word in job.channels.items()]
-    places += [(("checkpoints",), job.checkpoints)] if job.checkpoints else []
-    for keys, word in places:
+    for keys, word in job.list_data():
         if not (is_address(word) and word.startswith(scheme)):
             yield Refusal(keys, f"an address such as {scheme}NAME/folder", word)
 
@@ -122,7 +118,7 @@ class FilesAlone:
     def __init__(self, client: str) -> None:
         self._client = client
 
-    def submit_job(self, job: SubmittedJob, options: Any, document: Document, secrets: Mapping[str, str]) -> str:
+    def submit_job(self, job: JobSpec, options: Any, document: Document, secrets: Mapping[str, str]) -> str:
         """Raise UsageError."""
         raise refuse_client(self._client)
 
@@ -138,6 +134,6 @@ class FilesAlone:
         """Raise UsageError."""
         raise refuse_client(self._client)
 
-    def stop_job(self, job_id: str, options: Any) -> None:
+    def stop_job(self, job_id: str, options: Any) -> str:
         """Raise UsageError."""
         raise refuse_client(self._client)

@@ -95,6 +95,26 @@ def test_a_job_of_the_background_is_listed_read_entered_and_stopped(folder: Path
     assert (folder / "dlc-jobs/mine/model/saved").is_file()
 
 
+def test_a_file_is_submitted_to_this_machine_followed_and_ended_with_its_code(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import os, sys\nprint('trained', len(os.environ['MY_TOKEN']), flush=True)\nsys.exit(7)\n"
+    )
+    (folder / "job.yml").write_text(
+        "image: dlc/some:1\nscript: train.py\nname: mine\nenvironment: {MY_TOKEN: s3cret}\n"
+    )
+    done = dlc(folder, "submit", "job.yml", "--to", "local", "--wait")
+    assert done.returncode == 7, done.stderr
+    assert "trained 6" in done.stdout
+    assert "s3cret" not in (folder / "dlc-jobs/mine/job.yml").read_text() + done.stdout
+    [ended] = json.loads(dlc(folder, "ps", "--all", "--json").stdout)
+    assert (ended["id"], ended["code"]) == ("mine", 7)
+    assert "trained 6" in dlc(folder, "logs", "mine").stdout
+    assert left(folder) == []
+    again = dlc(folder, "submit", "job.yml", "--to", "local")
+    assert again.returncode == DlcError.exit_code
+    assert "expected a folder without the results of another job" in again.stderr
+
+
 def test_a_follower_of_the_lines_ends_with_the_job(folder: Path) -> None:
     (folder / "docker/go").touch()
     text = """

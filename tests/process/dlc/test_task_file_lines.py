@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.process import run_program
+from dlc.jobs.spec.job_spec import JobSpec
 from dlc.submit import dstack, skypilot
-from dlc.submit.places import SubmittedGroup, SubmittedJob
 from dlc.submit.task_files import LAUNCHER
+from harness.job_spec import group_of, spec_of
 
 VARIABLES = {skypilot: ("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"), dstack: ("DSTACK_NODES_IPS", "DSTACK_NODE_RANK")}
 
@@ -26,13 +26,10 @@ def render(place: Any, folder: Path) -> str:
     return explain(value["commands"] if "commands" in value else value["run"].splitlines(), folder)
 
 
-def make_job(folder: Path) -> SubmittedJob:
-    return SubmittedJob(
-        name="digits", image="dlc/pytorch:2.13", groups=(SubmittedGroup("homogeneousCluster", 2),),
-        code=(folder / "train.py",), program="train.py",
-        hyperparameters={"sagemaker_torch_distributed_enabled": "true", "text": "it's $HOME"}, channels={},
-        checkpoints="", environment={}, secrets=(), folder=folder, arguments=("--epochs", "3"),
-    )  # fmt: skip
+def make_job(folder: Path, **changes: Any) -> JobSpec:
+    plain = {"groups": [group_of("homogeneousCluster", 2)], "distributed": "torchrun"}
+    words = {"hyperparameters": {"text": "it's $HOME"}, "arguments": ("--epochs", "3")}
+    return spec_of(folder / "train.py", **{**plain, **words, **changes})
 
 
 def explain(lines: list[str], folder: Path) -> str:
@@ -71,8 +68,8 @@ def test_the_launcher_finds_its_group_on_each_host(place: Any, rank: int, tmp_pa
     """SkyPilot numbers the hosts of a task, dstack those of all groups."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("print('training')\n")
-    groups = (SubmittedGroup("data_group", 2), SubmittedGroup("dnn_group", 1))
-    value = place.render_job(replace(make_job(tmp_path), groups=groups), place.OPTIONS()).value
+    groups = (group_of("data_group", 2), group_of("dnn_group", 1))
+    value = place.render_job(make_job(tmp_path, groups=groups), place.OPTIONS()).value
     index = 1 if rank == 2 else 0
     lines = value["groups"][index]["commands"] if place is dstack else value[1 + index]["run"].splitlines()
     of_addresses, of_rank = VARIABLES[place]

@@ -248,11 +248,14 @@ def test_an_argument_that_is_no_batch_is_refused(
         read_batch(job, "batch")
 
 
-def test_a_namespace_of_the_verb_has_all_that_a_job_needs() -> None:
-    from dlc.cli import run_job, tune_batch
+def test_a_namespace_of_the_verb_has_all_that_a_job_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dlc.cli import tune_batch
+    from dlc.jobs.spec.words import read_words
 
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
     parser = argparse.ArgumentParser()
     tune_batch.add_arguments(parser)
     args = parser.parse_args(["id", "train.py", "--hp-name", "b", "--memory", "1g"], argparse.Namespace(arguments=None))
-    options = run_job.read_options(args)
-    assert (options.script, options.memory) == ("train.py", {"": "1g"})
+    spec = read_words(args).spec
+    assert (spec.script, spec.resources.memory) == (str(tmp_path / "train.py"), "1g")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from dlc.jobs.job_file import JobSpec, Resources
+from dlc.jobs.spec.job_spec import PLACES, GroupSpec, JobSpec, Resources
 from dlc.submit import field_table, slurm
 from dlc.submit.field_table import make_table, read_cell
-from dlc.submit.places import LOCAL, PLACES
 
 PAGE = Path(__file__).parents[3] / "docs/clusters.md"
 
@@ -25,7 +23,8 @@ def list_leaves(model: type[BaseModel]) -> Iterator[str]:
 
 
 def test_the_table_has_every_field_of_a_job_and_is_what_the_places_do() -> None:
-    assert set(list_leaves(JobSpec)) <= {probe.field.partition(", ")[0] for probe in field_table.list_probes()}
+    own = {f"groups.*.{name}" for name in GroupSpec.model_fields if name not in Resources.model_fields}
+    assert set(list_leaves(JobSpec)) | own <= {probe.field.partition(", ")[0] for probe in field_table.list_probes()}
     assert make_table() in PAGE.read_text()
 
 
@@ -43,7 +42,7 @@ def test_a_place_that_drops_a_field_is_named(folder: Path, monkeypatch: pytest.M
     render = slurm.render_job
 
     def forget(job: Any, options: Any) -> Any:
-        return render(replace(job, groups=tuple(replace(each, instance_type="") for each in job.groups)), options)
+        return render(job.model_copy(update={"resources": Resources()}), options)
 
     monkeypatch.setattr(slurm, "refuse_job", lambda job, options: [])
     monkeypatch.setattr(slurm, "render_job", forget)
@@ -52,4 +51,4 @@ def test_a_place_that_drops_a_field_is_named(folder: Path, monkeypatch: pytest.M
 
 
 def test_the_columns_are_the_places() -> None:
-    assert make_table().splitlines()[0] == f"| field | {' | '.join((LOCAL, *PLACES))} |"
+    assert make_table().splitlines()[0] == f"| field | {' | '.join(PLACES)} |"

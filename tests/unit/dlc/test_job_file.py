@@ -11,21 +11,15 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dlc.cli import make_parser
 from dlc.cli.own_words import split_words
-from dlc.cli.run_job import read_options
 from dlc.cli.schema import list_pages, make_job_texts
 from dlc.core.checkout import find_root
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.job_file import (
-    JobFile,
-    format_job,
-    list_local_refusals,
-    list_open_secrets,
-    list_unset,
-    make_options,
-    make_schema,
-    read_job_file,
-)
-from dlc.jobs.run.job import STRATEGIES, Job, Options, make_job
+from dlc.jobs.spec.job_file import format_job, list_open_secrets, make_schema, read_job_file
+from dlc.jobs.spec.job_spec import PLACES, STRATEGIES, JobSpec
+from dlc.jobs.spec.stated_job import StatedJob
+from dlc.jobs.spec.values import FromShell
+from dlc.jobs.spec.words import read_words
+from dlc.submit import local
 
 SHELL = {"HF_TOKEN": "of the shell"}
 COMMANDS = [
@@ -48,20 +42,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def type_options(command: str) -> Options:
-    """Return the options of a command line of dlc run, whose script gets arguments."""
+def type_job(command: str) -> JobSpec:
+    """Return the job of a command line of dlc run, whose script gets arguments."""
     parser, module = make_parser("run")
     words = split_words(parser, [*command.replace("'", "").split(), "--x", "1"], module.ends_own_words)
     args = parser.parse_intermixed_args(words.own)
     args.arguments = words.passed_on
-    return read_options(args)
+    return read_words(args).spec
 
 
-def make(options: Options, folder: Path) -> Job:
-    return make_job(options, SHELL, image="dlc/x:1", id="job", folder=folder / "out", token="token")
-
-
-def read(folder: Path, text: str) -> JobFile:
+def read(folder: Path, text: str) -> StatedJob:
     path = folder / "job.yml"
     path.write_text(text)
     return read_job_file(path)
@@ -76,11 +66,8 @@ def complaints(folder: Path, text: str) -> list[str]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_saved_job_is_the_same_job(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    options = type_options(command)
-    job = make(options, folder)
-    file = read(folder, format_job(job, options, "", folder))
-    assert make(make_options(file), folder) == job
-    assert file.spec.image == "dlc/x:1"
+    job = type_job(command)
+    assert read(folder, format_job(job, folder)).spec == job
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -88,8 +75,7 @@ def test_the_schema_takes_what_is_saved_whether_numbers_have_quotes_or_not(
     folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    options = type_options(command)
-    text = format_job(make(options, folder), options, "name", folder)
+    text = format_job(type_job(command), folder)
     for loader in (yaml.SafeLoader, yaml.BaseLoader):
         found = [error.message for error in Draft202012Validator(make_schema()).iter_errors(yaml.load(text, loader))]
         assert found == []
@@ -97,20 +83,19 @@ def test_the_schema_takes_what_is_saved_whether_numbers_have_quotes_or_not(
 
 def test_paths_are_from_the_files_folder_and_stay_short_in_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "code")
-    options = Options(script="../train.py", channels={"training": "../data", "far": "/"})
-    text = format_job(make(options, folder), options, "digits", folder)
+    text = format_job(type_job("--channel training=../data --channel far=/ IMAGE ../train.py"), folder)
     assert "script: train.py" in text
     assert "training: data" in text
     assert "far: /" in text
 
 
 def test_a_value_that_is_a_secret_by_its_name_is_not_written(folder: Path) -> None:
-    said = {"AWS_SECRET_ACCESS_KEY": "shown", "HF_TOKEN": None, "A": "b"}
-    options = Options(script=str(folder / "train.py"), environment=said)
-    text = format_job(make(options, folder), options, "", folder)
+    said = {"AWS_SECRET_ACCESS_KEY": "shown", "HF_TOKEN": FromShell(), "A": "b"}
+    job = JobSpec(image="x", script=str(folder / "train.py"), environment=said)
+    text = format_job(job, folder)
     assert "shown" not in text
     spec = read(folder, text).spec
-    assert make_options(read(folder, text)).environment == {**said, "AWS_SECRET_ACCESS_KEY": None}
+    assert spec.environment == {**said, "AWS_SECRET_ACCESS_KEY": FromShell()}
     assert list_open_secrets(spec) == []
 
 
@@ -128,7 +113,8 @@ GOOD = "image: x\nscript: train.py\n"
     [
         ("script: train.py", ["1:1: image: expected a value for image, found none"]),
         ("image: x\nscript: trian.py", ["2:9: script: expected the file of an entry point, found no file {}/trian.py"]),
-        ("image: x\nscript: code", ["2:9: script: expected the file of an entry point, found no file {}/code"]),
+        ("image: x\nscript: code", ["2:9: script: expected the file of an entry point, found a folder, {}/code: name "
+                                    "the file in it, and the folder as `source` (--source)"]),
         (f"{GOOD}source: cod", ["3:9: source: expected a folder, found no folder {}/cod"]),
         (f"{GOOD}source: code\ngroups: {{a: {{program: ../data.py}}}}",
          ["4:23: groups.a.program: expected a path in code, which every host gets, found ../data.py"]),
@@ -137,7 +123,8 @@ GOOD = "image: x\nscript: train.py\n"
         (f"{GOOD}groups: {{a: {{hosts: 100000}}, b: {{}}}}",
          ["3:9: groups: expected at most 100000 hosts in all, found 100001"]),
         (f"{GOOD}channels: {{training: dat}}",
-         ["3:22: channels.training: expected a folder, or an address such as s3://bucket/data, found no folder dat"]),
+         ["3:22: channels.training: expected a folder, or an address such as s3://bucket/data, found no folder "
+          "{}/dat"]),
         (f"{GOOD}hosts: 0", ["3:8: hosts: expected a whole number above 0, found '0'"]),
         (f"{GOOD}hosts: 100001", ["3:8: hosts: expected at most 100000 hosts in all, found 100001"]),
         (f"{GOOD}groups: {{a: {{hosts: 60000}}, b: {{hosts: 60000}}}}",
@@ -159,8 +146,8 @@ GOOD = "image: x\nscript: train.py\n"
         (f"{GOOD}hyperparameters: {{layers: [64, 32]}}",
          ["3:27: hyperparameters.layers: expected text, found a list of 2"]),
         (f"{GOOD}places: {{slurn: {{}}}}",
-         ["3:10: places.slurn: expected 'slurm', 'kubernetes', 'sagemaker', 'skypilot' or 'dstack', found 'slurn'; "
-          "did you mean 'slurm'?"]),
+         ["3:10: places.slurn: expected 'local', 'slurm', 'kubernetes', 'sagemaker', 'skypilot' or 'dstack', found "
+          "'slurn'; did you mean 'slurm'?"]),
         (f"{GOOD}image: y", ["3:1: image: expected each key once, found it also at {}/job.yml:1:1"]),
         ("- image", ["1:1: expected a mapping with image and script"]),
         ("image: [", ["1:9: expected YAML, found while parsing a flow node: expected the node content, but found "
@@ -185,31 +172,44 @@ def test_what_is_no_text_is_named(folder: Path) -> None:
 def test_a_path_of_the_file_may_begin_in_a_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder))
     file = read(folder / "code", "image: x\nscript: ~/train.py\nchannels: {training: ../data}\n")
-    options = make_options(file)
-    assert (options.script, options.channels) == (f"{folder}/train.py", {"training": f"{folder}/data"})
+    assert (file.spec.script, file.spec.channels) == (f"{folder}/train.py", {"training": f"{folder}/data"})
 
 
 def test_a_hyperparameters_name_may_hold_what_separates_words_of_a_command_line(folder: Path) -> None:
     file = read(folder, f"{GOOD}hyperparameters: {{a=b: c, a: d}}\n")
-    assert make(make_options(file), folder).hyperparameters == {"a=b": "c", "a": "d"}
+    assert file.spec.parameters == {"a=b": "c", "a": "d"}
+
+
+def refuse_here(spec: JobSpec) -> list[tuple[str, ...]]:
+    return [refusal.keys for refusal in local.refuse_job(spec, local.OPTIONS())]
 
 
 def test_addresses_are_for_other_places(folder: Path) -> None:
-    file = read(folder, f"{GOOD}channels: {{far: s3://bucket/data, near: data}}\ncheckpoints: s3://bucket/saved")
-    assert [keys for keys, _, _ in list_local_refusals(file)] == [("channels", "far"), ("checkpoints",)]
-    assert make_options(file).channels == {"near": f"{folder}/data"}
+    groups = "groups: {a: {channels: {far: s3://bucket/other}}, b: {}}\n"
+    file = read(
+        folder, f"{GOOD}{groups}channels: {{far: s3://bucket/data, near: data}}\ncheckpoints: s3://bucket/saved"
+    )
+    assert refuse_here(file.spec) == [("channels", "far"), ("groups", "a", "channels", "far"), ("checkpoints",)]
+    assert file.spec.channels == {"far": "s3://bucket/data", "near": f"{folder}/data"}
 
 
 def test_this_machine_has_100_hosts_and_names_them_itself(folder: Path) -> None:
     file = read(folder, f"{GOOD}hosts: 101\nenvironment: {{DLC_HOSTS: 'a,b', DLC_RANK: {{from: environment}}}}\n")
-    found = [".".join(map(str, keys)) for keys, _, _ in list_local_refusals(file)]
-    assert found == ["hosts", "environment.DLC_HOSTS", "environment.DLC_RANK"]
+    assert [".".join(keys) for keys in refuse_here(file.spec)] == [
+        "hosts",
+        "environment.DLC_HOSTS",
+        "environment.DLC_RANK",
+    ]
+
+
+def test_a_job_names_each_place_once() -> None:
+    assert make_schema()["properties"]["places"]["propertyNames"]["enum"] == [*PLACES]
 
 
 def test_a_variable_that_the_shell_has_not_is_named_at_its_line(folder: Path) -> None:
     file = read(folder, f"{GOOD}environment: {{HF_TOKEN: {{from: environment}}, A: b}}")
-    assert list(list_unset(file, SHELL)) == []
-    assert [keys for keys, _, _ in list_unset(file, {})] == [("environment", "HF_TOKEN")]
+    assert list(file.spec.list_unset(SHELL)) == []
+    assert [keys for keys, _, _ in file.spec.list_unset({})] == [("environment", "HF_TOKEN")]
 
 
 def test_the_schema_of_the_docs_is_that_of_the_keys_and_the_example_is_valid_by_it() -> None:

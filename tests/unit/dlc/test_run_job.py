@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.job_file import make_options, read_job_file
-from dlc.jobs.run.job import STRATEGIES, Group, Job, make_job
-from dlc.jobs.run.words import read_words
+from dlc.jobs.run.job import Group, Job, make_job
+from dlc.jobs.spec.job_file import read_job_file
+from dlc.jobs.spec.job_spec import STRATEGIES, JobSpec
+from dlc.jobs.spec.words import add_flags, read_words
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +25,28 @@ def in_a_folder_with_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
+# The words of a test -> the option that a user types.
+OPTIONS = {
+    "groups": "--group", "programs": "--program", "hyperparameters": "--hp", "channels": "--channel",
+    "environment": "--env", "instance_types": "--instance-type", "shared_memory": "--shm-size",
+    "stop_seconds": "--grace", "images": "--group-image",
+}  # fmt: skip
+
+
+def read(script: str = "train.py", **options: Any) -> JobSpec:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    typed = {OPTIONS.get(name, f"--{name}"): said for name, said in options.items() if name != "arguments"}
+    pairs = [
+        (option, str(word)) for option, said in typed.items() for word in (said if isinstance(said, list) else [said])
+    ]
+    args = parser.parse_args([f"{option}={word}" for option, word in pairs])
+    args.image, args.script, args.arguments = "dlc/x:1", script, options.get("arguments")
+    return read_words(args).spec.place("j", Path("/results"), lambda image: image)
+
+
 def job(environ: Mapping[str, str] | None = None, script: str = "train.py", **options: Any) -> Job:
-    return make_job(
-        read_words(script, **options), environ or {}, image="dlc/x:1", id="j", folder=Path("/results"), token="secret"
-    )
+    return make_job(read(script, **options), environ or {}, "secret")
 
 
 def test_hosts_without_groups_are_the_platforms_only_group() -> None:
@@ -52,8 +72,8 @@ def test_a_group_without_a_number_has_as_many_hosts_as_hosts_says() -> None:
 @pytest.mark.parametrize(
     ("word", "gpus"),
     [
-        ("0", ""), ("10", "10"), ("all", "all"), ("device=0", '"device=0"'), ("device=0,1", '"device=0,1"'),
-        ('"device=0,1"', '"device=0,1"'), ("device=GPU-3a23c669", '"device=GPU-3a23c669"'),
+        ("0", ""), ("10", "10"), ("all", "all"), ("device=0", "device=0"), ("device=0,1", "device=0,1"),
+        ('"device=0,1"', "device=0,1"), ("device=GPU-3a23c669", "device=GPU-3a23c669"),
     ],
 )  # fmt: skip
 def test_gpus_are_named_as_docker_names_them_and_0_asks_for_no_gpu_driver(word: str, gpus: str) -> None:
@@ -63,15 +83,14 @@ def test_gpus_are_named_as_docker_names_them_and_0_asks_for_no_gpu_driver(word: 
 
 def test_devices_may_be_of_one_group_and_of_a_group_called_device_in_a_file_alone(tmp_path: Path) -> None:
     found = job(groups=["a=1", "device=1"], gpus=["a=device=0,1", "device=all"]).groups
-    assert [group.gpus for group in found] == ['"device=0,1"', "all"]
+    assert [group.gpus for group in found] == ["device=0,1", "all"]
     with pytest.raises(UsageError, match=r"--gpus: expected another name for the group, .*found device=0 and a group"):
         job(groups=["a=1", "device=1"], gpus=["device=0"])
     (tmp_path / "job.yml").write_text(
         "image: x\nscript: train.py\ngroups: {device: {}, other: {}}\nresources: {gpus: 'device=0'}\n"
     )
-    options = make_options(read_job_file(tmp_path / "job.yml"))
-    made = make_job(options, {}, image="x", id="j", folder=tmp_path, token="t")
-    assert [group.gpus for group in made.groups] == ['"device=0"'] * 2
+    spec = read_job_file(tmp_path / "job.yml").spec
+    assert [group.gpus for group in spec.host_groups] == ["device=0"] * 2
 
 
 def test_0_is_no_limit_as_for_docker() -> None:
@@ -99,16 +118,15 @@ def test_a_size_is_understood_as_for_docker_and_has_one_spelling(word: str, size
     assert (spec.shared_memory, spec.resources.memory, spec.groups["a"].memory) == (size, size, size)
 
 
-@pytest.mark.parametrize("word", ["4 GB", "4gg", "8mi", "4.5.6g", "1e3", "-1g", "g", ""])
+@pytest.mark.parametrize("word", ["4 GB", "4gg", "8mi", "4.5.6g", "1e3", "-1g", "g"])
 def test_a_size_that_docker_refuses_is_refused_everywhere(word: str, tmp_path: Path) -> None:
     for options in ({"memory": [word]}, {"shared_memory": word}):
         with pytest.raises(UsageError, match="expected a size, such as 512m or 4g"):
             job(**options)
     (tmp_path / "train.py").touch()
     (tmp_path / "job.yml").write_text(f"image: x:1\nscript: train.py\nshared_memory: '{word}'\n")
-    if word:
-        with pytest.raises(SpecError, match="3:16: shared_memory: expected a size, such as 512m or 4g"):
-            read_job_file(tmp_path / "job.yml")
+    with pytest.raises(SpecError, match="3:16: shared_memory: expected a size, such as 512m or 4g"):
+        read_job_file(tmp_path / "job.yml")
 
 
 def test_a_limit_is_for_all_groups_or_for_the_one_that_is_named() -> None:
@@ -141,7 +159,7 @@ def test_a_distribution_is_the_hyperparameter_that_asks_for_it() -> None:
     assert found["torchrun"] == {"lr": "1", "sagemaker_torch_distributed_enabled": "true"}
     assert len({str(hyperparameters) for hyperparameters in found.values()}) == len(STRATEGIES)
     assert job().hyperparameters == {}
-    with pytest.raises(UsageError, match="--distributed: expected one of torchrun, horovod, mpi, tensorflow"):
+    with pytest.raises(UsageError, match=r"--distributed: expected '', 'torchrun', .*, found 'ddp'"):
         job(distributed="ddp")
 
 
@@ -169,30 +187,33 @@ def test_the_authorities_that_dlc_is_told_to_trust_are_the_jobs_too(tmp_path: Pa
 
 def test_a_users_own_token_is_the_jobs() -> None:
     found = job(environment=["DLC_JOB_TOKEN=mine"])
-    assert found.environment["DLC_JOB_TOKEN"] == "mine"
-    assert found.secrets == {}
+    assert found.secrets == {"DLC_JOB_TOKEN": "mine"}
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"script": "none.py"}, "none.py: expected the file of an entry point, found nothing there"),
+        ({"script": "none.py"}, "none.py: expected the file of an entry point, found no file /"),
         ({"script": "other"}, "--source"),
         ({"source": "nowhere"}, "--source: expected a folder"),
-        ({"source": "other", "script": "train_data.py"}, "other/train_data.py: expected the file of an entry point"),
-        ({"groups": ["a=0"]}, "--group: expected NAME=HOSTS"),
-        ({"groups": ["a=x"]}, "--group: expected NAME=HOSTS"),
-        ({"groups": ["=2"]}, "--group: expected NAME=HOSTS"),
-        ({"groups": ["a b=2"]}, "--group: expected NAME=HOSTS"),
-        ({"groups": ["a=1", "a=2"]}, "--group: expected each group once, found a twice"),
-        ({"groups": ["a=99", "b=2"]}, "--hosts, --group: expected 1 to 100 hosts in all, found 101"),
+        (
+            {"source": "other", "script": "train_data.py"},
+            "train_data.py: expected the file of an entry point",
+        ),
+        ({"groups": ["a=0"]}, "--group a: expected a whole number above 0, found '0'"),
+        ({"groups": ["a=x"]}, "--group a: expected a whole number above 0, found 'x'"),
+        ({"groups": ["a="]}, "--group: expected NAME=N, such as data_group=2, found a="),
+        ({"groups": ["=2"]}, "--group : expected a name of letters, digits, _ . and -, found ''"),
+        ({"groups": ["a b=2"]}, "--group a b: expected a name of letters"),
+        ({"groups": ["a=1", "a=2"]}, "--group a: expected it once, found it twice"),
+        ({"groups": ["a=99999", "b=2"]}, "--group: expected at most 100000 hosts in all, found 100001"),
         ({"groups": ["a=1"], "cpus": ["b=1"]}, "--cpus: expected a group out of a, found 'b'"),
         ({"cpus": ["many"]}, "--cpus: expected a number of CPUs, such as 0.5, and no less than 0.01, found 'many'"),
         ({"cpus": ["-1"]}, "--cpus: expected a number of CPUs"),
         ({"cpus": ["0.001"]}, "--cpus: expected a number of CPUs"),
         ({"cpus": ["0.3333333333"]}, "--cpus: expected a number of CPUs"),
-        ({"cpus": [""]}, "--cpus: expected a number of CPUs"),
-        ({"cpus": ["1", "2"]}, "--cpus: expected one value for a group"),
+        ({"cpus": [""]}, "--cpus: expected [GROUP=]N, found ''"),
+        ({"cpus": ["1", "2"]}, "--cpus: expected it once, found it twice"),
         ({"memory": ["4 GB"]}, "--memory: expected a size"),
         (
             {"memory": ["5m"]},
@@ -212,20 +233,40 @@ def test_a_users_own_token_is_the_jobs() -> None:
         ({"groups": ["a=1"], "gpus": ["b=device=0"]}, "--gpus: expected a group out of a, found 'b'"),
         ({"groups": ["a=1"], "cpus": ["device=0"]}, "--cpus: expected a group out of a, found 'device'"),
         ({"shared_memory": "big"}, "--shm-size: expected a size"),
-        ({"groups": ["a=1"], "programs": ["a=none.py"]}, "none.py: expected the file of an entry point"),
+        (
+            {"groups": ["a=1"], "programs": ["a=none.py"]},
+            "--program a: expected the file of an entry point",
+        ),
         ({"groups": ["a=1"], "programs": ["b=train.py"]}, "--program: expected a group out of a"),
         ({"groups": ["a=1"], "programs": ["a=other/train.py"]}, "found two called train.py"),
         ({"hyperparameters": ["lr"]}, "--hp: expected KEY=VALUE, found 'lr'"),
-        ({"hyperparameters": ["lr=1", "lr=2"]}, "--hp: expected lr once"),
+        ({"hyperparameters": ["lr=1", "lr=2"]}, "--hp lr: expected it once, found it twice"),
         ({"channels": ["training=nowhere"]}, "--channel training: expected a folder"),
-        ({"channels": ["training="]}, "--channel training: expected a folder, found no word after the ="),
-        ({"source": "other", "script": "../train.py"}, "--source: expected entry points as paths in other"),
-        ({"source": "other", "script": f"{Path(__file__)}"}, "--source: expected entry points as paths in other"),
-        ({"channels": ["a/b=data"]}, "--channel: expected a name of letters"),
-        ({"environment": ["NOT_SET"]}, "--env: expected NAME=VALUE, or the name of a variable that is set"),
+        ({"channels": ["training="]}, "--channel training: expected text, found nothing"),
+        ({"source": "other", "script": "../train.py"}, "expected a path in other, which every host gets, found"),
+        ({"source": "other", "script": f"{Path(__file__)}"}, "expected a path in other, which every host gets, found"),
+        ({"channels": ["a/b=data"]}, "--channel: expected a group out of homogeneousCluster, found 'a'"),
+        ({"channels": ["a b=data"]}, "--channel a b: expected a name of letters"),
+        ({"environment": ["=x"]}, "--env: expected NAME[=VALUE], found '=x'"),
     ],
 )
 def test_a_word_that_is_wrong_is_one_error_that_names_its_option(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as caught:
         job(**options)
     assert words in caught.value.message
+
+
+def test_an_image_and_a_channel_may_be_of_one_group() -> None:
+    two = ["data=1", "dnn=2"]
+    found = read(groups=two, images=["data=dlc/small:1"], channels=["training=data", "data/raw=other"])
+    data, dnn = found.host_groups
+    assert (data.image, dnn.image) == ("dlc/small:1", "dlc/x:1")
+    assert (list(data.channels), list(dnn.channels)) == (["training", "raw"], ["training"])
+    made = make_job(found, {}, "token")
+    assert [made.image_of(host) for host in made.hosts] == ["dlc/small:1", "dlc/x:1", "dlc/x:1"]
+    assert made.channels_of("algo-1")["raw"] == Path.cwd() / "other"
+    assert "raw" not in made.channels_of("algo-2")
+
+
+def test_a_variable_that_the_shell_has_not_is_named() -> None:
+    assert [found for _, _, found in read(environment=["NOT_SET"]).list_unset({})] == ["none"]

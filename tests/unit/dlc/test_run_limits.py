@@ -11,8 +11,8 @@ from dlc.core.errors import UsageError
 from dlc.engine import connection
 from dlc.engine.connection import Engine
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.limits import count_bytes
 from dlc.jobs.run.run import require_limits
+from dlc.jobs.spec.limits import count_bytes
 
 SMALL = {"cpus": 4, "memory": 8 << 30, "offers_gpus": False}
 

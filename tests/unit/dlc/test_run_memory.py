@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 from dlc.engine.connection import Engine
 from dlc.jobs.run.job import Job, make_job
 from dlc.jobs.run.lifecycle import ContainerState
-from dlc.jobs.run.limits import count_bytes
 from dlc.jobs.run.memory import explain_memory, limit_memory, read_free_bytes
-from dlc.jobs.run.words import read_words
+from dlc.jobs.spec.limits import count_bytes
+from dlc.jobs.spec.words import read_words
 
 GIB = 1 << 30
 ENGINE = Engine("unix:///run/it.sock", "DOCKER_HOST", "26.1", containerd_store=False, memory=24 * GIB)
@@ -26,8 +27,8 @@ def script(tmp_path: Path) -> Path:
 
 
 def make(script: Path, hosts: int = 1, groups: tuple[str, ...] = (), memory: tuple[str, ...] = ()) -> Job:
-    options = read_words(str(script), hosts=hosts, groups=groups, memory=memory)
-    return make_job(options, {}, image="an-image", id="job-1", folder=script.parent / "results", token="t")
+    words = argparse.Namespace(image="an-image", script=str(script), hosts=str(hosts), group=groups, memory=memory)
+    return make_job(read_words(words).spec.place("job-1", script.parent / "results", str), {}, "t")
 
 
 def sizes(job: Job) -> list[int]:

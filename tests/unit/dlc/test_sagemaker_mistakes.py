@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.job_file import read_job_file
+from dlc.jobs.spec.job_file import read_job_file
 from dlc.submit import sagemaker
-from dlc.submit.places import SubmittedGroup, load_place, read_place_options
+from dlc.submit.places import load_place, read_place_options
 from dlc.submit.sagemaker.request import make_request
 from dlc.submit.sagemaker.rules import find_conflicts
 from dlc.submit.sagemaker.shapes import find_violations, read_shapes
+from harness.job_spec import group_of
 from harness.sagemaker_job import REGISTRY, job, settings
 
 GROUPS = (
-    SubmittedGroup("data", 2, instance_type="ml.c5.xlarge"),
-    SubmittedGroup("dnn", 1, instance_type="ml.g5.xlarge"),
+    group_of("data", 2, instance_type="ml.c5.xlarge"),
+    group_of("dnn", 1, instance_type="ml.g5.xlarge"),
 )
 VPC = {"subnets": ["subnet-0a"], "security_groups": ["sg-0a"]}
 
@@ -32,14 +33,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "shared memory": ({"shared_memory": "16g"}, {}, "shared_memory", "SageMaker sets it by the machine"),
     "a grace of five minutes": ({"grace": 300}, {}, "grace", "at most 120"),
     "one GPU of a machine": (
-        {"groups": (SubmittedGroup("homogeneousCluster", 1, instance_type="ml.g5.xlarge", gpus='"device=0"'),)},
+        {"groups": (group_of("homogeneousCluster", 1, instance_type="ml.g5.xlarge", gpus='"device=0"'),)},
         {}, "resources.gpus", "a host has all of its machine",
     ),
     "no type of machine": (
-        {"groups": (SubmittedGroup("homogeneousCluster", 1),)}, {}, "resources.instance_type", "none",
+        {"groups": (group_of("homogeneousCluster", 1),)}, {}, "resources.instance_type", "none",
     ),
     "a group without a type": (
-        {"groups": (GROUPS[0], SubmittedGroup("dnn", 1))}, {}, "groups.dnn.instance_type", "none",
+        {"groups": (GROUPS[0], group_of("dnn", 1))}, {}, "groups.dnn.instance_type", "none",
     ),
     "a type without ml.": (
         {}, {"instance_type": "c5.xlarge"}, "places.sagemaker.instance_type", "did you mean 'ml.c5.xlarge'?",
@@ -52,7 +53,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "did you mean 'dnn'?",
     ),
     "six groups": (
-        {"groups": tuple(SubmittedGroup(f"g{n}", 1, instance_type="ml.c5.xlarge") for n in range(6))}, {},
+        {"groups": tuple(group_of(f"g{n}", 1, instance_type="ml.c5.xlarge") for n in range(6))}, {},
         "groups", "at most 5 entries, found 6",
     ),
     "a folder as a channel": (
@@ -120,19 +121,19 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "the job's region eu-west-1",
     ),
     "GPUs of a machine that has none": (
-        {"groups": (SubmittedGroup("homogeneousCluster", 1, gpus="2", instance_type="ml.c5.xlarge"),)},
+        {"groups": (group_of("homogeneousCluster", 1, gpus="2", instance_type="ml.c5.xlarge"),)},
         {"instance_type": ""}, "resources.gpus", "none, for ml.c5.xlarge has no GPUs",
     ),
     "more memory than the machine has": (
-        {"groups": (SubmittedGroup("homogeneousCluster", 1, memory="100000g", instance_type="ml.c5.xlarge"),)},
+        {"groups": (group_of("homogeneousCluster", 1, memory="100000g", instance_type="ml.c5.xlarge"),)},
         {"instance_type": ""}, "resources.memory", "at most what ml.c5.xlarge has, 8g",
     ),
     "more CPUs than the machine has": (
-        {"groups": (SubmittedGroup("data", 1, cpus="5", instance_type="ml.c5.xlarge"),)}, {"instance_type": ""},
+        {"groups": (group_of("data", 1, cpus="5", instance_type="ml.c5.xlarge"),)}, {"instance_type": ""},
         "groups.data.cpus", "at most what ml.c5.xlarge has, 4",
     ),
     "some of the machine's GPUs": (
-        {"groups": (SubmittedGroup("homogeneousCluster", 1, gpus="2"),)}, {"instance_type": "ml.p3.16xlarge"},
+        {"groups": (group_of("homogeneousCluster", 1, gpus="2"),)}, {"instance_type": "ml.p3.16xlarge"},
         "resources.gpus", "all, or the 8 that ml.p3.16xlarge has",
     ),
     "hosts that the file names": (
@@ -142,7 +143,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"image": "registry.example/dlc/pytorch:2.13"}, {}, "image", "an image in ECR",
     ),
     "shared memory that is stated": (
-        {"shared_memory": "8g", "states_shared_memory": True}, {}, "shared_memory", "SageMaker sets it by the machine",
+        {"shared_memory": "8g"}, {}, "shared_memory", "SageMaker sets it by the machine",
     ),
     "an image outside of ECR": (
         {}, {"image": "docker.io/library/python:3.11"}, "places.sagemaker.image", "an image in ECR",

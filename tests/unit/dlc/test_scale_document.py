@@ -11,16 +11,12 @@ from typing import Any
 import pytest
 
 from dlc.__main__ import main
-from dlc.jobs.job_file import list_local_refusals, read_job_file
+from dlc.jobs.spec.job_file import read_job_file
+from dlc.jobs.spec.job_spec import PLACES
+from dlc.submit import local
 from dlc.submit.field_table import OPTIONS, REGISTRY
-from dlc.submit.places import (
-    PLACES,
-    SubmittedGroup,
-    SubmittedJob,
-    load_place,
-    make_submitted,
-    read_place_options,
-)
+from dlc.submit.places import load_place, read_place_options
+from harness.job_spec import group_of, spec_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/scale.md").read_text()
@@ -73,36 +69,34 @@ def test_each_command_answers_what_the_page_says(command: str, capsys: pytest.Ca
         assert re.search(rf"{re.escape(number)} {unit}utes and (that )?{re.escape(str(share))}%", TEXT)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PLACES[1:])
 def test_a_document_says_a_number_of_hosts_and_no_names(place: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     module = load_place(place)
     words = {"role": "arn:aws:iam::123456789012:role/Training", "region": "eu-west-1"} if place == "sagemaker" else {}
 
     def render(hosts: int) -> str:
-        group = SubmittedGroup("homogeneousCluster", hosts, instance_type="ml.c5.xlarge")
-        job = SubmittedJob(
-            name="digits", image="registry.example/pytorch:2.13", groups=(group,), code=(tmp_path / "train.py",),
-            program="train.py", hyperparameters={}, channels={}, checkpoints="", environment={},
-            secrets=("DLC_JOB_TOKEN",), folder=tmp_path / "digits",
-        )  # fmt: skip
+        job = spec_of(
+            tmp_path / "train.py", groups=[group_of("homogeneousCluster", hosts, instance_type="ml.c5.xlarge")]
+        )
         return module.render_job(job, module.OPTIONS(**words)).text
 
     assert render(1000).replace("1000", "8") == render(8)
 
 
 @pytest.mark.parametrize("groups", ["", "groups: {data: {hosts: 200}, dnn: {hosts: 800}}\n"], ids=["one", "two"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PLACES[1:])
 def test_a_file_of_1000_hosts_goes_to_every_place_but_this_machine(place: str, groups: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     text = f"image: {REGISTRY}/pytorch:2.13\nscript: train.py\nhosts: 1000\n{groups}"
     (tmp_path / "job.yml").write_text(text)
     file = read_job_file(tmp_path / "job.yml")
-    assert [expected for _, expected, _ in list_local_refusals(file)] == ["at most 100 hosts in all on one machine"]
+    here = [refusal.expected for refusal in local.refuse_job(file.spec, local.OPTIONS())]
+    assert here == ["at most 100 hosts in all on one machine"]
     module = load_place(place)
     options = read_place_options(module, place, None, OPTIONS.get(place, ()))
-    job = make_submitted(file, image=file.spec.image, name="digits", folder=tmp_path / "digits")
-    assert job.hosts == 1000
+    job = file.spec.place("digits", tmp_path / "digits", lambda image: image)
+    assert job.host_count == 1000
     assert list(module.refuse_job(job, options)) == []
     assert ("800" if groups else "1000") in module.render_job(job, options).text
 

@@ -11,7 +11,7 @@ import pytest
 
 from dlc.core.errors import DlcError, HostError, ProcessError, UsageError
 from dlc.core.process import Completed
-from dlc.submit.places import PlacedJob
+from dlc.submit.places import ListedJob
 from dlc.submit.slurm import OPTIONS, client
 
 GONE = (1, "", "slurm_load_jobs error: Invalid job id specified")
@@ -57,9 +57,9 @@ def test_jobs_that_wait_have_a_reason_and_no_start_and_other_lines_are_passed_ov
     )  # fmt: skip
     put(squeue=[(0, "".join(f"{row}\n" for row in rows), "")])
     assert client.list_jobs(OPTIONS()) == [
-        PlacedJob("7", "digits", "PENDING: PartitionTimeLimit", "", "2"),
-        PlacedJob("8", "more", "RUNNING", "2026-11-28T10:00:00", "1"),
-        PlacedJob("9", "new", "PENDING", "", "1"),
+        ListedJob("7", "digits", "PENDING: PartitionTimeLimit", "", "2"),
+        ListedJob("8", "more", "RUNNING", "2026-11-28T10:00:00", "1"),
+        ListedJob("9", "new", "PENDING", "", "1"),
     ]
 
 

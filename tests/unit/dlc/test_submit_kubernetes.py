@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,14 @@ import pytest
 import yaml
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.job_file import read_job_file
+from dlc.jobs.spec.job_file import read_job_file
+from dlc.jobs.spec.job_spec import JobSpec
 from dlc.submit import kubernetes
 from dlc.submit.kubernetes.options import OPTIONS
 from dlc.submit.kubernetes.source import MOST_BYTES, pack_code
-from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place, make_submitted, read_place_options
+from dlc.submit.places import load_place, read_place_options
 from harness.cluster_rules import find_job_set, find_mistakes
+from harness.job_spec import group_of, spec_of
 
 ROOT = Path(__file__).parents[3]
 JOB_FILE = ROOT / "examples/heterogeneous/pytorch/job.yml"
@@ -36,29 +37,24 @@ def code(tmp_path: Path) -> Path:
     return tmp_path / "train.py"
 
 
-def make_job(code: Path, **changes: Any) -> SubmittedJob:
-    plain = SubmittedJob(
-        name="digits", image=IMAGE, groups=(SubmittedGroup("homogeneousCluster", 2),), code=(code,),
-        program="train.py", hyperparameters={"lr": "0.1"}, channels={}, checkpoints="",
-        environment={"DLC_TERMINATION_GRACE": "30"}, secrets=("DLC_JOB_TOKEN",), shared_memory="8g",
-        folder=Path("/nowhere"),
-    )  # fmt: skip
-    return replace(plain, **changes)
+def make_job(code: Path, **changes: Any) -> JobSpec:
+    plain = {"image": IMAGE, "groups": [group_of("homogeneousCluster", 2)], "hyperparameters": {"lr": "0.1"}}
+    return spec_of(code, **{**plain, **changes})
 
 
-def two_groups(code: Path, **changes: Any) -> SubmittedJob:
-    groups = (SubmittedGroup("data_group", 2), SubmittedGroup("dnn_group", 1))
-    return make_job(code, groups=groups, hyperparameters=TRAINING_GROUP, **changes)
+def two_groups(code: Path, **changes: Any) -> JobSpec:
+    groups = (group_of("data_group", 2), group_of("dnn_group", 1))
+    return make_job(code, **{"groups": groups, "hyperparameters": TRAINING_GROUP, **changes})
 
 
-def render(job: SubmittedJob, **options: Any) -> list[dict[str, Any]]:
+def render(job: JobSpec, **options: Any) -> list[dict[str, Any]]:
     chosen = OPTIONS(**options)
     assert kubernetes.refuse_job(job, chosen) == []
     found: list[dict[str, Any]] = kubernetes.render_job(job, chosen).value
     return found
 
 
-def refused(job: SubmittedJob, **options: Any) -> str:
+def refused(job: JobSpec, **options: Any) -> str:
     """The only refusal."""
     (found,) = kubernetes.refuse_job(job, OPTIONS(**options))
     return f"{'.'.join(found.keys)}: expected {found.expected}, found {found.found}; {found.hint}"
@@ -83,7 +79,7 @@ def test_the_example_is_the_document_of_the_docs(kind: str) -> None:
     file = read_job_file(JOB_FILE)
     place = load_place("kubernetes")
     options = read_place_options(place, "kubernetes", file.node, [f"kind={kind}", "queue=training"])
-    job = make_submitted(file, image=IMAGE, name="digits", folder=Path("/nowhere"))
+    job = file.spec.place("digits", Path("/nowhere"), lambda image: IMAGE)
     assert place.refuse_job(job, options) == []
     document = place.render_job(job, options)
     objects = list(yaml.safe_load_all(document.text))
@@ -96,13 +92,13 @@ def test_the_example_is_the_document_of_the_docs(kind: str) -> None:
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_every_option_makes_objects_that_a_cluster_takes(code: Path, kind: str) -> None:
     groups = (
-        SubmittedGroup("data", 2, cpus="1.5", memory="1.5g"),
-        SubmittedGroup("dnn", 3, program="dnn.py", instance_type="ml.p4d.24xlarge"),
-        SubmittedGroup("aside", 1, gpus="2"),
+        group_of("data", 2, cpus="1.5", memory="1.5g"),
+        group_of("dnn", 3, program="dnn.py", instance_type="ml.p4d.24xlarge"),
+        group_of("aside", 1, gpus="2"),
     )
     job = make_job(
         code, groups=groups, channels={"training": "pvc://data/sets/a", "validation": "pvc://data"},
-        checkpoints="pvc://work/checkpoints", secrets=("DLC_JOB_TOKEN", "HF_TOKEN"), user="1000:100",
+        checkpoints="pvc://work/checkpoints", secrets=("HF_TOKEN",), user="1000:100",
         arguments=("--name", "$(HOME) $$"), environment={"DLC_TERMINATION_GRACE": "90", "PRICE": "$5"}, grace=90,
     )  # fmt: skip
     options = {
@@ -137,7 +133,7 @@ def test_kubernetes_replaces_no_dollar_of_the_users_words(code: Path) -> None:
 def test_only_the_training_group_decides_that_the_job_is_done(code: Path) -> None:
     *_, job_set = render(two_groups(code))
     assert job_set["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["dnn-group"]}
-    *_, job_set = render(replace(two_groups(code), hyperparameters={}))
+    *_, job_set = render(two_groups(code, hyperparameters={}))
     assert job_set["spec"]["successPolicy"] == {"operator": "All"}
 
 
@@ -148,7 +144,7 @@ def test_only_the_training_group_decides_that_the_job_is_done(code: Path) -> Non
 def test_groups_that_are_stated_in_other_words_are_found_or_all_groups_count(
     code: Path, stated: str, targets: list[str] | None
 ) -> None:
-    job = replace(two_groups(code), hyperparameters={"sagemaker_distribution_instance_groups": stated})
+    job = two_groups(code, hyperparameters={"sagemaker_distribution_instance_groups": stated})
     *_, job_set = render(job)
     assert job_set["spec"]["successPolicy"].get("targetReplicatedJobs") == targets
 
@@ -168,22 +164,22 @@ def test_the_launchers_codes_say_what_is_started_again(code: Path) -> None:
 
 def test_machines_of_the_catalogue_say_what_pods_ask_for(code: Path) -> None:
     groups = (
-        SubmittedGroup("data", 2, instance_type="ml.c5.4xlarge"),
-        SubmittedGroup("dnn", 1, instance_type="p4d.24xlarge"),
+        group_of("data", 2, instance_type="ml.c5.4xlarge"),
+        group_of("dnn", 1, instance_type="p4d.24xlarge"),
     )
     data, dnn = pods(render(make_job(code, groups=groups)))
     assert data["containers"][0]["resources"] == {"requests": {"cpu": "14400m", "memory": "27852Mi"}}
     assert dnn["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4"}
     terms = dnn["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms[0]["matchExpressions"][0]["values"] == ["p4d.24xlarge", "ml.p4d.24xlarge"]
-    (alone,) = pods(render(make_job(code, groups=(SubmittedGroup("dnn", 1, instance_type="trn1.32xlarge"),))))
+    (alone,) = pods(render(make_job(code, groups=(group_of("dnn", 1, instance_type="trn1.32xlarge"),))))
     assert alone["containers"][0]["resources"]["limits"] == {"aws.amazon.com/neuron": "16"}
     _, dnn = pods(render(make_job(code, groups=groups), efa="no"))
     assert dnn["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
 
 
 def test_what_the_job_states_is_a_limit(code: Path) -> None:
-    group = SubmittedGroup("a", 1, cpus="0.5", memory="512m", gpus="2", instance_type="ml.p4d.24xlarge")
+    group = group_of("a", 1, cpus="0.5", memory="512m", gpus="2", instance_type="ml.p4d.24xlarge")
     (pod,) = pods(render(make_job(code, groups=(group,))))
     found = pod["containers"][0]["resources"]
     assert found["limits"] == {"cpu": "0.5", "memory": "512Mi", "nvidia.com/gpu": "2"}
@@ -191,7 +187,7 @@ def test_what_the_job_states_is_a_limit(code: Path) -> None:
 
 
 def test_all_gpus_are_those_of_the_machine_and_one_interface_is_the_rule(code: Path) -> None:
-    group = SubmittedGroup("dnn", 2, gpus="all", memory="1000000001", instance_type="g5.8xlarge")
+    group = group_of("dnn", 2, gpus="all", memory="1000000001", instance_type="g5.8xlarge")
     (pod,) = pods(render(make_job(code, groups=(group,))))
     assert pod["containers"][0]["resources"]["limits"] == {
         "memory": "1000000001", "nvidia.com/gpu": "1", "vpc.amazonaws.com/efa": "1",
@@ -199,7 +195,7 @@ def test_all_gpus_are_those_of_the_machine_and_one_interface_is_the_rule(code: P
 
 
 def test_a_machine_that_the_catalogue_lacks_is_a_label_of_nodes_and_no_amount(code: Path) -> None:
-    (pod,) = pods(render(make_job(code, groups=(SubmittedGroup("dnn", 1, instance_type="ml.x9.huge"),))))
+    (pod,) = pods(render(make_job(code, groups=(group_of("dnn", 1, instance_type="ml.x9.huge"),))))
     assert "resources" not in pod["containers"][0]
     assert "nodeAffinity" in pod["affinity"]
 
@@ -226,7 +222,7 @@ def test_the_code_is_an_archive_that_the_launcher_unpacks(tmp_path: Path) -> Non
     _, config, _ = render(make_job(tmp_path))
     packed = base64.b64decode(config["binaryData"]["source.tar.gz"])
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        assert archive.getnames() == ["lib", "lib/a.py", "train.py"]
+        assert archive.getnames() == ["lib/a.py", "train.py"]
     parameters = json.loads(config["data"]["hyperparameters.json"])
     assert parameters["sagemaker_submit_directory"] == '"/opt/ml/input/config/source.tar.gz"'
     pack_code.cache_clear()
@@ -269,12 +265,12 @@ def test_a_large_source_is_refused_with_the_ways_that_are_left(tmp_path: Path) -
         ({"environment": {"DLC_HOSTS": "a,b"}}, "environment.DLC_HOSTS: expected hosts that the cluster names"),
         ({"environment": {"DLC_TERMINATION_GRACE": "60"}}, "expected the job's grace, 30, found 60"),
         ({"hyperparameters": {"long": "x" * 70_000}}, "hyperparameters: expected at most 65536 characters"),
-        ({"groups": (SubmittedGroup("a", 1, gpus="all"),)}, "groups.a.gpus: expected a number of GPUs"),
-        ({"groups": (SubmittedGroup("a", 1, gpus='"device=0,1"'),)}, "the cluster chooses which, found device=0,1"),
-        ({"groups": (SubmittedGroup("a", 1, cpus="17", instance_type="ml.c5.4xlarge"),)}, "groups.a.cpus"),
-        ({"groups": (SubmittedGroup("a", 1, memory="33g", instance_type="c5.4xlarge"),)}, "what c5.4xlarge has, 32g"),
-        ({"groups": (SubmittedGroup("a", 1, gpus="1", instance_type="c5.4xlarge"),)}, "groups.a.gpus"),
-        ({"groups": (SubmittedGroup("a_", 1),)}, "begins and ends with a letter or a digit, found a_"),
+        ({"groups": (group_of("a", 1, gpus="all"),)}, "groups.a.gpus: expected a number of GPUs"),
+        ({"groups": (group_of("a", 1, gpus='"device=0,1"'),)}, "the cluster chooses which, found device=0,1"),
+        ({"groups": (group_of("a", 1, cpus="17", instance_type="ml.c5.4xlarge"),)}, "groups.a.cpus"),
+        ({"groups": (group_of("a", 1, memory="33g", instance_type="c5.4xlarge"),)}, "what c5.4xlarge has, 32g"),
+        ({"groups": (group_of("a", 1, gpus="1", instance_type="c5.4xlarge"),)}, "groups.a.gpus"),
+        ({"groups": (group_of("a_", 1),)}, "begins and ends with a letter or a digit, found a_"),
     ],
 )  # fmt: skip
 def test_what_a_cluster_cannot_do_is_refused_by_its_name(code: Path, changes: dict[str, Any], said: str) -> None:
@@ -319,7 +315,7 @@ def test_taints_and_labels_that_clusters_have_are_taken() -> None:
 
 
 def test_amounts_of_a_job_without_groups_stand_below_its_resources(code: Path) -> None:
-    group = SubmittedGroup("homogeneousCluster", 1, gpus="9", instance_type="ml.p4d.24xlarge")
+    group = group_of("homogeneousCluster", 1, gpus="9", instance_type="ml.p4d.24xlarge")
     assert refused(make_job(code, groups=(group,))).startswith("resources.gpus: expected at most what ml.p4d.24xlarge")
 
 
@@ -328,7 +324,7 @@ def test_code_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_two_groups_that_kubernetes_cannot_tell_apart_are_refused(code: Path) -> None:
-    groups = (SubmittedGroup("a_b", 1), SubmittedGroup("a.b", 1))
+    groups = (group_of("a_b", 1), group_of("a.b", 1))
     found = kubernetes.refuse_job(make_job(code, groups=groups), OPTIONS())
     assert [refusal.keys for refusal in found] == [("groups", "a_b"), ("groups", "a.b")]
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlc.cli import run
-from dlc.core.errors import DlcError
 from dlc.submit import sagemaker
-from dlc.submit.places import SubmittedGroup
 from dlc.submit.sagemaker import rules
 from dlc.submit.sagemaker.follow import JobLines, read_exit_code
 from dlc.submit.sagemaker.image import Stored, choose_image
 from dlc.submit.sagemaker.request import make_request
 from dlc.submit.sagemaker.rules import list_notes
 from dlc.submit.sagemaker.settings import Settings, find_region
-from dlc.submit.sagemaker.source_archive import write_archive
 from dlc.submit.sagemaker.submit import fill_request, list_open_values
+from harness.job_spec import group_of
 from harness.sagemaker_job import REGISTRY, job, settings
 
 ROOT = Path(__file__).parents[3]
@@ -73,7 +70,7 @@ def test_one_group_without_a_name_is_a_type_and_a_number() -> None:
 
 
 def test_a_groups_type_of_the_place_stands_over_the_jobs() -> None:
-    groups = (SubmittedGroup("data", 1, instance_type="ml.c5.xlarge"), SubmittedGroup("dnn", 1))
+    groups = (group_of("data", 1, instance_type="ml.c5.xlarge"), group_of("dnn", 1))
     options = {"instance_type": "ml.g5.xlarge", "instance_types": {"data": "ml.m5.xlarge"}}
     made = request_of(groups=groups, options=options)["ResourceConfig"]["InstanceGroups"]
     assert [each["InstanceType"] for each in made] == ["ml.m5.xlarge", "ml.g5.xlarge"]
@@ -180,7 +177,7 @@ def test_the_region_is_that_of_the_shells_aws_clients(
 
 
 def test_what_is_allowed_and_seldom_meant_is_noted() -> None:
-    groups = (SubmittedGroup("homogeneousCluster", 21, instance_type="ml.g5.xlarge"),)
+    groups = (group_of("homogeneousCluster", 21, instance_type="ml.g5.xlarge"),)
     notes = list_notes(request_of(groups=groups, options={"spot": "yes", "max_run_seconds": "500000"}))
     assert [note.partition(":")[0] for note in notes] == [
         "21 hosts",
@@ -226,54 +223,6 @@ def test_lines_of_many_hosts_come_once_and_with_their_hosts_names() -> None:
     printed["digits/algo-2-17"].append("done")
     assert list(lines.read_new()) == ["[algo-2] done"]
     assert list(lines.read_new()) == []
-
-
-def test_the_archive_has_the_same_bytes_for_the_same_files(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        folder = tmp_path / name
-        for path in (
-            "train.py",
-            "lib/model.py",
-            ".git/config",
-            "lib/__pycache__/model.pyc",
-            "dlc-jobs/x/model",
-            "run.sh",
-        ):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(path)
-        (folder / "run.sh").chmod(0o755)
-        (folder / "again.py").symlink_to("lib/model.py")
-        (folder / "outer.py").symlink_to(ROOT / "pyproject.toml")
-        write_archive((folder,), tmp_path / f"{name}.tar.gz")
-    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
-    with tarfile.open(tmp_path / "one.tar.gz") as archive:
-        entries = {entry.name: entry for entry in archive}
-        outer = archive.extractfile("outer.py")
-        assert outer is not None
-        assert outer.read() == (ROOT / "pyproject.toml").read_bytes()
-    assert list(entries) == ["again.py", "lib/model.py", "outer.py", "run.sh", "train.py"]
-    assert entries["again.py"].linkname == "lib/model.py"
-    assert (entries["run.sh"].mode, entries["train.py"].mode) == (0o755, 0o644)
-
-
-def test_single_files_lie_side_by_side_in_the_archive(tmp_path: Path) -> None:
-    for path in ("one/train.py", "two/train_data.py"):
-        (tmp_path / path).parent.mkdir()
-        (tmp_path / path).write_text(path)
-    write_archive((tmp_path / "one/train.py", tmp_path / "two/train_data.py"), tmp_path / "packed")
-    with tarfile.open(tmp_path / "packed") as archive:
-        assert archive.getnames() == ["train.py", "train_data.py"]
-
-
-def test_a_link_that_leads_nowhere_and_one_that_leads_up_are_errors(tmp_path: Path) -> None:
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code/lost.py").symlink_to("/nonexistent")
-    with pytest.raises(DlcError, match=r"lost\.py: not packed"):
-        write_archive((tmp_path / "code",), tmp_path / "packed")
-    (tmp_path / "code/lost.py").unlink()
-    (tmp_path / "code/up").symlink_to(tmp_path)
-    with pytest.raises(DlcError, match="it leads to a folder above itself"):
-        write_archive((tmp_path / "code",), tmp_path / "packed")
 
 
 @pytest.mark.parametrize(

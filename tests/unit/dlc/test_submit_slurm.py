@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.job_file import read_job_file
-from dlc.submit import places, slurm
-from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place, make_submitted, read_place_options
+from dlc.jobs.spec.job_file import read_job_file
+from dlc.jobs.spec.job_spec import JobSpec
+from dlc.submit import slurm
+from dlc.submit.places import load_place, read_place_options
 from dlc.submit.slurm.options import OPTIONS
+from harness.job_spec import group_of, spec_of
 
 ROOT = Path(__file__).parents[3]
 JOB_FILE = ROOT / "examples/heterogeneous/pytorch/job.yml"
 GOLDEN = ROOT / "docs/clusters/job.sbatch"
 
 
-def job(**changes: Any) -> SubmittedJob:
-    groups = (SubmittedGroup("homogeneousCluster", 2),)
-    plain = SubmittedJob(
-        name="digits", image="registry.example/dlc/pytorch:2.13", groups=groups, code=(Path("/home/me/train.py"),),
-        program="train.py", hyperparameters={"lr": "0.1"}, channels={"training": "/shared/data"}, checkpoints="",
-        environment={"DLC_TERMINATION_GRACE": "30", "GREETING": "it's"}, secrets=("DLC_JOB_TOKEN", "HF_TOKEN"),
-        folder=Path("/shared/dlc-jobs/digits"),
-    )  # fmt: skip
-    return replace(plain, **changes)
+def job(**changes: Any) -> JobSpec:
+    plain: dict[str, Any] = {
+        "groups": [group_of("homogeneousCluster", 2)], "hyperparameters": {"lr": "0.1"},
+        "channels": {"training": "/shared/data"}, "environment": {"GREETING": "it's"}, "secrets": ["HF_TOKEN"],
+        "folder": Path("/shared/dlc-jobs/digits"),
+    }  # fmt: skip
+    return spec_of(Path("/home/me/train.py"), **{**plain, **changes})
 
 
-def lines(job: SubmittedJob, **options: Any) -> list[str]:
+def lines(job: JobSpec, **options: Any) -> list[str]:
     return slurm.render_job(job, OPTIONS(**options)).text.splitlines()
 
 
@@ -39,15 +38,14 @@ def test_the_example_is_the_sbatch_file_of_the_docs() -> None:
     file = read_job_file(JOB_FILE)
     place = load_place("slurm")
     options = read_place_options(place, "slurm", file.node, ["partition=cpu", "groups.dnn_group.partition=gpu"])
-    submitted = make_submitted(
-        file, image=f"registry.example/{file.spec.image}", name="digits", folder=Path("/shared/dlc-jobs/digits")
-    )
+    folder = Path("/shared/dlc-jobs/digits")
+    submitted = file.spec.place("digits", folder, lambda image: f"registry.example/{image}")
     assert place.refuse_job(submitted, options) == []
     assert place.render_job(submitted, options).text == GOLDEN.read_text()
 
 
 def test_directives_stand_before_the_first_command_and_each_component_has_its_own() -> None:
-    groups = (SubmittedGroup("data", 2, cpus="0.5"), SubmittedGroup("dnn", 1, cpus="8", memory="1.5g", gpus="4"))
+    groups = (group_of("data", 2, cpus="0.5"), group_of("dnn", 1, cpus="8", memory="1.5g", gpus="4"))
     found = lines(job(groups=groups), time="2:00:00", account="me", extra=("--reservation=night",))
     directives = [line.removeprefix("#SBATCH ") for line in found if line.startswith("#SBATCH")]
     assert found[1 : len(directives) + 1] == [f"#SBATCH {word}" for word in directives]
@@ -58,7 +56,7 @@ def test_directives_stand_before_the_first_command_and_each_component_has_its_ow
 
 
 def test_hosts_know_their_groups_by_the_jobs_names() -> None:
-    found = lines(job(groups=(SubmittedGroup("data", 2), SubmittedGroup("dnn", 1))))
+    found = lines(job(groups=(group_of("data", 2), group_of("dnn", 1))))
     assert 'export DLC_GROUPS="data=$SLURM_JOB_NODELIST_HET_GROUP_0;dnn=$SLURM_JOB_NODELIST_HET_GROUP_1"' in found
     assert not [line for line in lines(job()) if "DLC_GROUPS" in line]
 
@@ -77,7 +75,7 @@ def test_pyxis_gets_the_image_and_the_mounts() -> None:
 
 def test_components_in_oci_containers_have_a_step_each() -> None:
     """Slurm 22.05 starts the last component of a step in its container, and the others nowhere."""
-    groups = (SubmittedGroup("data", 2, cpus="1"), SubmittedGroup("dnn", 1, cpus="2"))
+    groups = (group_of("data", 2, cpus="1"), group_of("dnn", 1, cpus="2"))
     steps = [line for line in lines(job(groups=groups), container="oci", bundle="/b") if line.startswith("srun")]
     assert [line.split()[1] for line in steps] == ["--het-group=0", "--het-group=1"]
     assert all(" --container=/b /bin/sh " in line and " : " not in line for line in steps)
@@ -145,7 +143,7 @@ def test_pyxis_tells_a_registry_from_a_folder_by_its_dots_and_its_port(reference
     ],
 )
 def test_apptainer_takes_an_image_of_a_registry_or_a_file(reference: str, named: str) -> None:
-    groups = (SubmittedGroup("a", 1), SubmittedGroup("b", 1, gpus="1"))
+    groups = (group_of("a", 1), group_of("b", 1, gpus="1"))
     found = lines(job(image=reference, groups=groups, checkpoints="/shared/kept"), container="apptainer")
     (host,) = [line for line in found if line.startswith("host=")]
     assert f" {named} /usr/bin/tini " in host
@@ -173,7 +171,7 @@ def test_nodes_of_ones_own_and_a_job_without_a_limit_that_could_be_warned_of() -
 
 
 def test_a_groups_options_stand_over_the_jobs_and_both_more_options_are_given() -> None:
-    groups = (SubmittedGroup("data", 2), SubmittedGroup("dnn", 1))
+    groups = (group_of("data", 2), group_of("dnn", 1))
     own = {"dnn": {"constraint": "h100", "nodelist": "n[1-2]", "extra": ("--licenses=a",)}}
     found = lines(job(groups=groups), constraint="x86", extra=("--reservation=night",), groups=own)
     first, second = " ".join(line for line in found if line.startswith("#SBATCH")).split("#SBATCH hetjob")
@@ -190,8 +188,8 @@ def test_a_groups_options_stand_over_the_jobs_and_both_more_options_are_given() 
         ({"checkpoints": "s3://bucket/saved"}, {}, ("checkpoints",)),
         ({"folder": Path("/home/my jobs/x")}, {}, ("places", "slurm", "folder")),
         ({"user": "1000"}, {}, ("user",)),
-        ({"groups": (SubmittedGroup("a", 1, gpus="all"),)}, {}, ("groups", "a", "gpus")),
-        ({"groups": (SubmittedGroup("a", 1, gpus='"device=0,1"'),)}, {}, ("groups", "a", "gpus")),
+        ({"groups": (group_of("a", 1, gpus="all"),)}, {}, ("groups", "a", "gpus")),
+        ({"groups": (group_of("a", 1, gpus='"device=0,1"'),)}, {}, ("groups", "a", "gpus")),
         ({}, {"groups": {"homogenous": {}}}, ("places", "slurm", "groups", "homogenous")),
         ({}, {"container": "oci"}, ("places", "slurm", "bundle")),
         ({}, {"bundle": "/shared/bundle"}, ("places", "slurm", "bundle")),
@@ -199,7 +197,7 @@ def test_a_groups_options_stand_over_the_jobs_and_both_more_options_are_given() 
         ({"folder": Path("/home/it's/x")}, {}, ("places", "slurm", "folder")),
         ({"folder": Path('/home/a"b/x')}, {}, ("places", "slurm", "folder")),
         ({"shared_memory": "64g"}, {}, ("shared_memory",)),
-        ({"shared_memory": "8g", "states_shared_memory": True}, {}, ("shared_memory",)),
+        ({"shared_memory": "8g"}, {}, ("shared_memory",)),
         ({"environment": {"DLC_HOSTS": "a,b"}}, {}, ("environment", "DLC_HOSTS")),
         ({"environment": {"SLURM_JOB_NODELIST": "a"}}, {}, ("environment", "SLURM_JOB_NODELIST")),
         ({"secrets": ("DLC_JOB_TOKEN", "DLC_RANK")}, {}, ("environment", "DLC_RANK")),
@@ -227,7 +225,7 @@ def test_nodes_that_need_no_image_take_any_name_of_one() -> None:
 
 
 def test_an_instance_type_is_a_feature_of_the_nodes_and_ones_own_constraint_stands_in_its_place() -> None:
-    groups = (SubmittedGroup("homogeneousCluster", 2, instance_type="ml.p5.48xlarge"),)
+    groups = (group_of("homogeneousCluster", 2, instance_type="ml.p5.48xlarge"),)
     assert "#SBATCH --constraint=p5.48xlarge" in lines(job(groups=groups))
     assert "#SBATCH --constraint=h100" in lines(job(groups=groups), constraint="h100")
 
@@ -280,12 +278,6 @@ def test_a_place_that_is_none_is_named() -> None:
         load_place("slrum")
 
 
-def test_a_place_that_this_dlc_lacks_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="--to slurm: this dlc has no module for slurm"):
-        load_place("slurm")
-
-
 def test_words_of_the_command_line_stand_over_the_file_and_all_mistakes_are_told_at_once() -> None:
     file = read_job_file(JOB_FILE)
     place = load_place("slurm")
@@ -303,7 +295,7 @@ def test_a_place_gets_types_of_machines_and_names_of_secrets_and_no_value_of_one
         "groups: {a: {}, b: {instance_type: ml.g5.xlarge}}\n"
         "environment: {DLC_JOB_TOKEN: {from: environment}, HF_TOKEN: {from: environment}, A: b}\n"
     )
-    made = make_submitted(read_job_file(tmp_path / "job.yml"), image="x:1", name="mine", folder=tmp_path / "out")
-    assert [group.instance_type for group in made.groups] == ["ml.c5.xlarge", "ml.g5.xlarge"]
+    made = read_job_file(tmp_path / "job.yml").spec.place("mine", tmp_path / "out", lambda image: "x:1")
+    assert [group.instance_type for group in made.host_groups] == ["ml.c5.xlarge", "ml.g5.xlarge"]
     assert made.secrets == ("DLC_JOB_TOKEN", "HF_TOKEN")
-    assert made.environment == {"DLC_TERMINATION_GRACE": "30", "A": "b"}
+    assert made.variables == {"DLC_TERMINATION_GRACE": "30", "A": "b"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,33 +13,38 @@ import yaml
 
 from dlc.__main__ import main
 from dlc.core.errors import UsageError
+from dlc.jobs.spec.job_spec import GroupSpec, JobSpec
 from dlc.submit import dstack, skypilot
-from dlc.submit.places import SubmittedGroup, SubmittedJob, load_place
+from dlc.submit.places import load_place
+from harness.job_spec import group_of, spec_of
 from harness.pages import find_blocks
 
 ROOT = Path(__file__).parents[3]
 PAGE = "docs/clusters/tasks.md"
 DOCS = ROOT / "docs/clusters"
 PLACES = (skypilot, dstack)
-GPUS = SubmittedGroup("homogeneousCluster", 2, cpus="8", memory="60g", gpus="4")
 
 
-def job(**changes: Any) -> SubmittedJob:
-    plain = SubmittedJob(
-        name="digits", image="registry.example/dlc/pytorch:2.13-training-cpu-py311", groups=(GPUS,),
-        code=(Path("/home/me/train.py"),), program="train.py",
-        hyperparameters={"sagemaker_torch_distributed_enabled": "true", "text": "it's $HOME"}, channels={},
-        checkpoints="", environment={"DLC_TERMINATION_GRACE": "30", "GREETING": "it's"},
-        secrets=("DLC_JOB_TOKEN", "HF_TOKEN"), folder=Path("/home/me/dlc-jobs/digits"), arguments=("--epochs", "3"),
-    )  # fmt: skip
-    return replace(plain, **changes)
+def of_gpus(gpus: str) -> tuple[str, GroupSpec]:
+    return group_of("homogeneousCluster", 2, cpus="8", memory="60g", gpus=gpus)
 
 
-def of_sky() -> SubmittedJob:
+def job(**changes: Any) -> JobSpec:
+    plain: dict[str, Any] = {
+        "code": Path("/home/me/train.py"), "image": "registry.example/dlc/pytorch:2.13-training-cpu-py311",
+        "groups": [of_gpus("4")],
+        "hyperparameters": {"sagemaker_torch_distributed_enabled": "true", "text": "it's $HOME"},
+        "environment": {"GREETING": "it's"}, "secrets": ["HF_TOKEN"], "arguments": ("--epochs", "3"),
+        "shared_memory": "",
+    }  # fmt: skip
+    return spec_of(**{**plain, **changes})
+
+
+def of_sky() -> JobSpec:
     return job(channels={"training": "s3://bucket/digits"}, checkpoints="s3://bucket/checkpoints", shared_memory="8g")
 
 
-def of_dstack() -> SubmittedJob:
+def of_dstack() -> JobSpec:
     return job(channels={"training": "volume://digits"}, checkpoints="volume://work", shared_memory="8g", user="1000")
 
 
@@ -48,7 +52,7 @@ def of_dstack() -> SubmittedJob:
     ("place", "submitted", "file"),
     [("skypilot", of_sky(), "task.sky.yml"), ("dstack", of_dstack(), "task.dstack.yml")],
 )
-def test_the_file_is_that_of_the_docs(place: str, submitted: SubmittedJob, file: str) -> None:
+def test_the_file_is_that_of_the_docs(place: str, submitted: JobSpec, file: str) -> None:
     module = load_place(place)
     options = module.OPTIONS(accelerator="A100")
     assert module.refuse_job(submitted, options) == []
@@ -82,14 +86,14 @@ def test_no_value_of_a_secret_is_in_the_file(place: Any) -> None:
 
 
 def test_a_folder_of_code_is_one_mount(tmp_path: Path) -> None:
-    task = skypilot.render_job(job(code=(tmp_path,)), skypilot.OPTIONS(accelerator="A100"))
+    task = skypilot.render_job(job(code=tmp_path), skypilot.OPTIONS(accelerator="A100"))
     assert task.value["file_mounts"] == {"/opt/ml/code": str(tmp_path)}
-    task = dstack.render_job(job(code=(tmp_path,)), dstack.OPTIONS())
+    task = dstack.render_job(job(code=tmp_path), dstack.OPTIONS())
     assert task.value["files"] == [f"{tmp_path}:/opt/ml/code"]
 
 
 def test_a_type_of_machine_says_all_of_its_resources() -> None:
-    machine = (SubmittedGroup("homogeneousCluster", 1, instance_type="ml.g5.xlarge"),)
+    machine = (group_of("homogeneousCluster", 1, instance_type="ml.g5.xlarge"),)
     assert skypilot.refuse_job(job(groups=machine), skypilot.OPTIONS()) == []
     task = skypilot.render_job(job(groups=machine), skypilot.OPTIONS(infra="aws/us-east-1", spot="yes", disk_gb="200"))
     assert task.value["resources"] == {
@@ -101,8 +105,8 @@ def test_a_type_of_machine_says_all_of_its_resources() -> None:
     assert (task.value["spot_policy"], task.value["resources"]) == ("spot", {})
 
 
-def of_groups() -> SubmittedJob:
-    groups = (SubmittedGroup("data_group", 2, cpus="0.5"), SubmittedGroup("dnn_group", 1, cpus="2.5", gpus="4"))
+def of_groups() -> JobSpec:
+    groups = (group_of("data_group", 2, cpus="0.5"), group_of("dnn_group", 1, cpus="2.5", gpus="4"))
     trained = {"sagemaker_distribution_instance_groups": '["dnn_group"]'}
     return job(groups=groups, hyperparameters=trained, shared_memory="8g")
 
@@ -135,7 +139,7 @@ def test_groups_are_those_of_dstack_each_with_whole_cpus_and_no_fewer() -> None:
 
 def test_a_variable_of_several_lines_is_set_by_the_shell_of_dstack() -> None:
     task = dstack.render_job(job(environment={"KEY": "-----BEGIN\nit's", "A": "b"}), dstack.OPTIONS()).value
-    assert task["env"][:1] == ["A=b"]
+    assert "A=b" in task["env"]
     assert not [word for word in task["env"] if word.startswith("KEY")]
     assert task["commands"][0] == "export KEY='-----BEGIN\nit'\"'\"'s'"
 
@@ -153,28 +157,28 @@ def test_dstack_gets_a_name_that_it_takes(name: str, made: str) -> None:
     [
         (
             dstack,
-            {"groups": (SubmittedGroup("a", 1, instance_type="g5.xlarge"), SubmittedGroup("b", 1))},
+            {"groups": (group_of("a", 1, instance_type="g5.xlarge"), group_of("b", 1))},
             ("groups",),
             "one instance type for all groups",
         ),
-        (skypilot, {"groups": (SubmittedGroup("a_b", 1), SubmittedGroup("a.b", 1))}, ("groups", "a_b"), "a name of"),
-        (dstack, {"groups": (SubmittedGroup("a" * 41, 1),)}, ("groups", "a" * 41), "a name of"),
-        (dstack, {"groups": (replace(GPUS, gpus=""),)}, ("places", "dstack", "accelerator"), "an accelerator with"),
+        (skypilot, {"groups": (group_of("a_b", 1), group_of("a.b", 1))}, ("groups", "a_b"), "a name of"),
+        (dstack, {"groups": (group_of("a" * 41, 1),)}, ("groups", "a" * 41), "a name of"),
+        (dstack, {"groups": (of_gpus(""),)}, ("places", "dstack", "accelerator"), "an accelerator with"),
         (
             skypilot,
-            {"groups": (SubmittedGroup("homogeneousCluster", 1, instance_type="ml.g5.xlarge", memory="999g"),)},
+            {"groups": (group_of("homogeneousCluster", 1, instance_type="ml.g5.xlarge", memory="999g"),)},
             ("resources", "memory"),
             "at most what ml.g5.xlarge has",
         ),
         (
             dstack,
-            {"groups": (SubmittedGroup("homogeneousCluster", 1, instance_type="ml.g5.xlarge", cpus="64"),)},
+            {"groups": (group_of("homogeneousCluster", 1, instance_type="ml.g5.xlarge", cpus="64"),)},
             ("resources", "cpus"),
             "at most what ml.g5.xlarge has",
         ),
         *((place, {"image": "dlc/pytorch:2.13"}, ("image",), "an image with its registry") for place in PLACES),
         *((place, {"environment": {"DLC_HOSTS": "a"}}, ("environment", "DLC_HOSTS"), "hosts that") for place in PLACES),
-        (dstack, {"groups": (replace(GPUS, gpus="all"),)}, ("resources", "gpus"), "a number of GPUs"),
+        (dstack, {"groups": (of_gpus("all"),)}, ("resources", "gpus"), "a number of GPUs"),
         (skypilot, {"channels": {"training": "/data"}}, ("channels", "training"), "an address such as s3://"),
         (dstack, {"channels": {"training": "s3://b/x"}}, ("channels", "training"), "an address such as volume://"),
         (dstack, {"checkpoints": "volume://a/b"}, ("checkpoints",), "the name of a volume alone"),
@@ -182,7 +186,7 @@ def test_dstack_gets_a_name_that_it_takes(name: str, made: str) -> None:
         (skypilot, {"user": "1000"}, ("user",), "no other user"),
         (
             skypilot,
-            {"groups": (SubmittedGroup("homogeneousCluster", 1),)},
+            {"groups": (group_of("homogeneousCluster", 1),)},
             ("places", "skypilot", "accelerator"),
             "an accelerator with a number of `gpus`",
         ),

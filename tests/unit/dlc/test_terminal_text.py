@@ -57,7 +57,13 @@ PROFILE = {
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a script, a profile and an ended job; no docker client and no engine, and one job is known."""
     monkeypatch.chdir(ROOT)
-    for name in ("engine.connection", "cli.ps", "cli.engine", "build.doctor", "cli.run_job"):
+    for name in (
+        "engine.connection",
+        "cli.ps",
+        "cli.engine",
+        "build.doctor",
+        "submit.local.running",
+    ):
         monkeypatch.setattr(f"dlc.{name}.find_engine", lambda *_: None)
     monkeypatch.setattr("dlc.engine.docker_client.is_present", lambda: False)
     for name, value in {"DLC_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "60", "TERM": "xterm"}.items():

@@ -94,6 +94,15 @@ def test_hosts_outside_the_distributed_group_may_have_other_devices(tmp_path: Pa
     assert consistency.compare_hosts(known) == []
 
 
+def test_a_group_outside_the_distributed_one_may_have_its_own_image_on_all_of_its_hosts(tmp_path: Path) -> None:
+    known = facts_of(tmp_path)
+    known["algo-2"] |= {"part": "data_group", "image": "other"}
+    assert consistency.compare_hosts(known) == []
+    known["algo-3"] |= {"part": "data_group"}
+    [finding] = consistency.compare_hosts(known)
+    assert "different images: other on algo-2" in finding.what
+
+
 def test_a_misfit_ends_the_job_before_it_starts_and_says_how_to_go_on(tmp_path: Path) -> None:
     known = facts_of(tmp_path, algo_2={"DLC_CONTENT_KEY": "other"})
     with pytest.raises(LaunchError, match=r"different images.*DLC_PREFLIGHT=warn") as error:

@@ -17,13 +17,21 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
+from dlc.core.environment import cache_folder
 from dlc.core.errors import DlcError
 from dlc.engine.connection import Engine
 from dlc.jobs.run import lifecycle
 from dlc.jobs.run.ended_jobs import end_claim
 
+# Of the claims, in the cache.
+FOLDER = "jobs"
 # For what the engine refuses to remove: a new job waits for it.
 LEFTOVER_SECONDS = 10.0
+
+
+def claims_folder() -> Path:
+    """Return the folder of this user's claims."""
+    return cache_folder() / FOLDER
 
 
 @dataclass
@@ -34,6 +42,8 @@ class Claim:
     engine: Engine
     # The engine still has something of it.
     left: bool = False
+    # The job's exit code, once it has ended by itself.
+    code: int | None = None
 
     def clear(self) -> None:
         """Remove the job's containers and its network. What stays is no error of the job, which has ended."""
@@ -62,12 +72,26 @@ def claim_job(
         try_lock(descriptor)
     claim = Claim(path, engine)
     try:
-        _write_claim(path, descriptor, f"{engine.address or ''}\n{json.dumps(dict(facts))}\n".encode())
+        _write_claim(path, descriptor, _format_claim(engine, facts))
         yield claim
         if not claim.left:
+            _note_code(claim, descriptor, facts)
             end_claim(path)
     finally:
         os.close(descriptor)
+
+
+def _note_code(claim: Claim, descriptor: int, facts: Mapping[str, object]) -> None:
+    """Write the job's exit code into its claim. On a full disk the claim is lost, which costs the job nothing."""
+    if claim.code is not None:
+        with suppress(DlcError):
+            os.truncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            _write_claim(claim.path, descriptor, _format_claim(claim.engine, {**facts, "code": claim.code}))
+
+
+def _format_claim(engine: Engine, facts: Mapping[str, object]) -> bytes:
+    return f"{engine.address or ''}\n{json.dumps(dict(facts))}\n".encode()
 
 
 def _write_claim(path: Path, descriptor: int, text: bytes) -> None:

@@ -11,6 +11,8 @@ from dlc.core.labels import JOB
 from dlc.engine.docker_client import as_typed
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import make_config
+from dlc.jobs.spec.job_spec import PROGRAMS
+from dlc.jobs.spec.limits import quote_gpus
 
 BASE = "/opt/ml"
 AUTHORITIES = "/etc/ssl/dlc-authorities.pem"
@@ -22,23 +24,34 @@ OF_A_CONTAINER = "container:"
 
 @dataclass(frozen=True)
 class Container:
-    """One host of a job. `secrets` are names of variables; the docker client gets their values in its environment."""
+    """One host of a job. The docker client gets the values of the job's secrets in its environment."""
 
+    job: Job
     host: str
     name: str
-    image: str
     network: str
-    labels: tuple[str, ...]
-    mounts: tuple[str, ...]
-    environment: Mapping[str, str]
-    secrets: tuple[str, ...]
-    group: Group
-    shared_memory: str
-    stop_seconds: int
-    user: str
     entrypoint: str
     command: tuple[str, ...]
-    platform: str = ""
+
+    @property
+    def group(self) -> Group:
+        """Return the host's group."""
+        return self.job.group_of(self.host)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels by which the container is found."""
+        return make_labels(self.job)
+
+    @property
+    def mounts(self) -> tuple[str, ...]:
+        """Return the values of --mount."""
+        return _list_mounts(self.job, self.host)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables whose values may be seen."""
+        return _make_environment(self.job)
 
     def words(self, *, detached: bool = False) -> tuple[str, ...]:
         """Return what follows `docker`.
@@ -50,12 +63,12 @@ class Container:
             *("--name", self.name, *_repeat_option("--label", self.labels), *self._network()),
             *_repeat_option("--mount", self.mounts),
             *_repeat_option("--env", [f"{name}={value}" for name, value in self.environment.items()]),
-            *_repeat_option("--env", self.secrets),
+            *_repeat_option("--env", tuple(self.job.secrets)),
             *self._limits(),
-            *option_if_set("--platform", self.platform),
-            *option_if_set("--user", self.user),
+            *option_if_set("--platform", self.job.platform),
+            *option_if_set("--user", self.job.user),
             *option_if_set("--entrypoint", self.entrypoint),
-            *(self.image, *self.command),
+            *(self.job.image_of(self.host), *self.command),
         )
 
     def _network(self) -> tuple[str, ...]:
@@ -65,10 +78,10 @@ class Container:
 
     def _limits(self) -> tuple[str, ...]:
         return (
-            *("--shm-size", self.shared_memory, "--stop-timeout", str(self.stop_seconds)),
+            *("--shm-size", self.job.shared_memory, "--stop-timeout", str(self.job.stop_seconds)),
             *option_if_set("--cpus", self.group.cpus),
             *option_if_set("--memory", self.group.memory),
-            *option_if_set("--gpus", self.group.gpus),
+            *option_if_set("--gpus", quote_gpus(self.group.gpus)),
         )
 
 
@@ -108,27 +121,13 @@ def make_containers(job: Job) -> tuple[Container, ...]:
 
 def make_container(job: Job, host: str) -> Container:
     """Return the container of one host."""
-    return Container(
-        host=host,
-        name=f"{job.name}-{host}",
-        image=job.image,
-        network=job.name,
-        labels=make_labels(job),
-        mounts=_list_mounts(job, host),
-        environment=_make_environment(job),
-        secrets=tuple(job.secrets),
-        group=job.group_of(host),
-        shared_memory=job.shared_memory,
-        stop_seconds=job.stop_seconds,
-        user=job.user,
-        entrypoint=job.entrypoint,
-        command=job.command,
-        platform=job.platform,
-    )
+    return Container(job, host, f"{job.name}-{host}", job.name, job.entrypoint, job.command)
 
 
 def _list_mounts(job: Job, host: str) -> tuple[str, ...]:
-    channels = (format_mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels.items())
+    channels = (
+        format_mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels_of(host).items()
+    )
     checkpoints = (format_mount(job.checkpoints, f"{BASE}/checkpoints"),) if job.checkpoints else ()
     authorities = (format_mount(job.authorities, AUTHORITIES, "readonly"),) if job.authorities else ()
     return (format_mount(job.opt_ml(host), BASE), *channels, *checkpoints, *authorities)
@@ -141,7 +140,7 @@ def format_mount(source: Path, target: str, *options: str) -> str:
 
 
 def _make_environment(job: Job) -> dict[str, str]:
-    programs = {"DLC_GROUP_PROGRAMS": json.dumps(job.programs)} if job.programs else {}
+    programs = {PROGRAMS: json.dumps(job.programs)} if job.programs else {}
     trust = dict.fromkeys(TRUST if job.authorities else (), AUTHORITIES)
     return {**programs, **trust, **job.environment}
 

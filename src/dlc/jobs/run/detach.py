@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.errors import DlcError
@@ -15,8 +16,16 @@ from dlc.jobs.run.job_folder import remove_folders
 from dlc.jobs.run.known_jobs import ASK_AGAIN_SECONDS, LOG
 
 
-def start_in_background(words: Sequence[str], job: Job, claims_folder: Path) -> int:
+def start_in_background(
+    words: Sequence[str],
+    job: Job,
+    claims_folder: Path,
+    files: Mapping[Path, str] = MappingProxyType({}),
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     """Start `dlc WORDS`, which runs this job, with its lines in the job's folder; return when it looks after the job.
+
+    `files` are written to that folder first, `env` is added to the environment.
 
     Return 0 then. If it ends before that, its lines are printed on stderr, nothing of it is left, and its exit code is
     returned.
@@ -28,7 +37,9 @@ def start_in_background(words: Sequence[str], job: Job, claims_folder: Path) -> 
         )
     with report_disk_errors(job.folder):
         job.folder.mkdir(parents=True, exist_ok=True)
-        child = start_daemon([sys.executable, "-P", "-m", "dlc", *words], log)
+        for path, text in files.items():
+            path.write_text(text)
+        child = start_daemon([sys.executable, "-P", "-m", "dlc", *words], log, env)
     try:
         code = _wait_until_claimed(child.poll, claims_folder / job.id)
     except BaseException:
@@ -40,7 +51,8 @@ def start_in_background(words: Sequence[str], job: Job, claims_folder: Path) -> 
         return 0
     print(log.read_text(errors="replace"), end="", file=sys.stderr)
     if code and not (job.folder / "hosts").exists():
-        log.unlink()
+        for path in (log, *files):
+            path.unlink()
         remove_folders(job)
     return code
 

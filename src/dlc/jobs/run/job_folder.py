@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import filecmp
 import json
 import os
-import re
 import shutil
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from dlc.core.errors import DiskError, DlcError
+from dlc.core.errors import DlcError
 from dlc.jobs.run.job import Job
+from dlc.jobs.spec.code_files import RESULTS, copy_code
 
-# The folder of results in the current folder, without --output.
-RESULTS = "dlc-jobs"
-# Names at the top of a folder of code: large, and no part of it.
-LEFT_OUT = {".git", ".venv"}
-# Left out anywhere.
-COMPILED = "__pycache__"
-FULL = re.compile(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]")
 # Docker calls a container's first network interface so.
 INTERFACE = "eth0"
 CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
@@ -70,7 +61,7 @@ def write_host_folder(job: Job, host: str) -> Path:
     for name, content in make_config(job, host).items():
         (config / name).write_text(json.dumps(content, indent=2) + "\n")
     # The mount's place: the engine would make it as root.
-    for name in job.channels:
+    for name in job.channels_of(host):
         (root / "input" / "data" / name).mkdir(parents=True)
     if job.checkpoints:
         (root / "checkpoints").mkdir()
@@ -82,58 +73,13 @@ def write_host_folder(job: Job, host: str) -> Path:
     return root
 
 
-def copy_code(code: Sequence[Path], target: Path, results: Path) -> None:
-    """Copy files, or one folder, to a host's folder of code; `results`, which may be kept in it, stay out.
-
-    Raises DlcError for the first file that cannot be copied, DiskError if the disk is full.
-    """
-    try:
-        _copy_files(code, target, results)
-    except shutil.Error as error:
-        # For a folder, args hold a list of what failed, with each error as text.
-        source, _, why = error.args[0][0]
-        if FULL.match(why):
-            raise DiskError(f"{target}: {why}", "free space there, or --output on another disk") from None
-        raise DlcError(
-            f"{source}: not copied to {target}: {why}", "make it readable, or keep it out of the folder of code"
-        ) from None
-
-
-def _copy_files(code: Sequence[Path], target: Path, results: Path) -> None:
-    for source in code:
-        if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, ignore=_make_ignore(source, results), dirs_exist_ok=True)
-        else:
-            target.mkdir(exist_ok=True)
-            shutil.copy2(source, target / source.name)
-
-
-def _make_ignore(source: Path, results: Path) -> Callable[[str, list[str]], set[str]]:
-    """Return a test for what is not copied.
-
-    That is the checkout's own folders, and results of jobs that are kept among the code.
-
-    A repository below the top is code: pip installs from it. Pipes and sockets, as editors and agents leave them, are
-    none.
-    """
-    kept = {results, results.parent} if results.parent.name == RESULTS else {results}
-    kept |= {source.absolute() / name for name in LEFT_OUT}
-
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        paths = {name: Path(folder, name) for name in names}
-        left = {name for name, path in paths.items() if name == COMPILED or path.absolute() in kept}
-        return left | {name for name, path in paths.items() if path.is_fifo() or path.is_socket()}
-
-    return ignored
-
-
 def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
     """Map file names to JSON objects."""
     program = {"sagemaker_program": json.dumps(job.program)} if job.program else {}
     return {
         "resourceconfig.json": make_resource_config(job, host),
         "hyperparameters.json": {**program, **job.hyperparameters},
-        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
+        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels_of(host)},
     }
 
 

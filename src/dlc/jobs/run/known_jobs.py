@@ -27,7 +27,7 @@ LOG = "log"
 RUNS, LEFT, ENDED, FOREIGN = "runs", "left behind", "ended", "of another dlc"
 ASK_AGAIN_SECONDS = 0.1
 # What a claim says of a job.
-FACTS = ("image", "folder", "pid", "started", "grace")
+FACTS = ("image", "folder", "pid", "started", "grace", "code")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class KnownJob:
     pid: int = 0
     started: str = ""
     grace: int = 0
+    # Its exit code, if it has ended by itself.
+    code: int | None = None
     # Host -> what the engine says of its container: running, exited.
     hosts: Mapping[str, str] | None = None
 

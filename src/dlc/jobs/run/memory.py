@@ -13,7 +13,7 @@ from pathlib import Path
 from dlc.engine.connection import Engine
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.lifecycle import ContainerState
-from dlc.jobs.run.limits import count_bytes
+from dlc.jobs.spec.limits import count_bytes
 
 # Of what is free on the engine's machine, for all hosts of the job that have no limit of their own.
 SHARE = 0.9

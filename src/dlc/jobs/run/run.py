@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +28,9 @@ from dlc.jobs.run.lifecycle import (
     find_first_failure,
     removal_error,
 )
-from dlc.jobs.run.limits import count_bytes
 from dlc.jobs.run.memory import explain_memory, take_limit
 from dlc.jobs.run.watch import watch_job
+from dlc.jobs.spec.limits import count_bytes
 
 # In a host's /opt/ml: why it failed.
 FAILURE = "output/failure"
@@ -60,7 +60,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
     log = HostLog(len(job.hosts), sys.stdout)
     if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
-    job = replace(take_limit(job, engine, log.say), platform=find_foreign_platform(job.image, engine))
+    job = replace(take_limit(job, engine, log.say), platform=find_platform({*map(job.image_of, job.hosts)}, engine))
     with show("code", f"copies it for {len(job.hosts)} hosts"):
         write_folders(job)
     commands = make_commands(job)
@@ -80,6 +80,8 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
                 with show("results", f"collects those of {len(job.hosts)} hosts"):
                     _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
         finally:
+            if not stopped:
+                claim.code = _find_code(states)
             # What an engine does not remove costs nobody the results.
             claim.clear()
     if stopped and not _any_started(states):
@@ -88,6 +90,10 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
         raise Interrupted("stopped")
     if stopped:
         raise stopped
+    return _find_code(states)
+
+
+def _find_code(states: dict[str, ContainerState]) -> int:
     failed = find_first_failure(states)
     return states[failed].exit_code if failed else 0
 
@@ -178,6 +184,15 @@ def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
     return f"{option} {group.name}={value}" if len(job.groups) > 1 else f"{option} {value}"
 
 
+def find_platform(images: Collection[str], engine: Engine) -> str:
+    """Return the platform of a job's images, empty if it is the engine's. Raises ImageError for one it lacks."""
+    platforms = {image: find_foreign_platform(image, engine) for image in sorted(images)}
+    if len(set(platforms.values())) > 1:
+        found = ", ".join(f"{image}: {platform or engine.platform}" for image, platform in platforms.items())
+        raise UsageError(f"expected images of one platform, found {found}")
+    return next(iter(platforms.values()))
+
+
 def find_foreign_platform(ref: str, engine: Engine) -> str:
     """Return the platform of an image, as in linux/arm64; empty if it is the engine's, which Docker need not be told.
 
@@ -250,7 +265,7 @@ def _write_reasons_of_killed(job: Job, states: dict[str, ContainerState]) -> Non
 
 def translate_paths(text: str, job: Job, host: str) -> str:
     """Return a message of a host with its paths as they are here, once the results are collected."""
-    places = {f"{BASE}/input/data/{name}": folder for name, folder in job.channels.items()}
+    places = {f"{BASE}/input/data/{name}": folder for name, folder in job.channels_of(host).items()}
     places |= {f"{BASE}/checkpoints": job.checkpoints} if job.checkpoints else {}
     places |= {f"{BASE}/{place}": job.folder / part for part, place in PARTS.items()}
     for inside, here in (places | {BASE: job.opt_ml(host)}).items():

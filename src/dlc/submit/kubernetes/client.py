@@ -11,10 +11,11 @@ from secrets import token_hex
 
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.labels import JOB
+from dlc.jobs.spec.job_spec import JobSpec
 from dlc.submit.kubernetes.kubectl import Object, explain_failure, make_words, read_objects, run_kubectl
 from dlc.submit.kubernetes.options import KubernetesOptions
 from dlc.submit.kubernetes.pod import JOB_SET_LABEL
-from dlc.submit.places import Document, PlacedJob, SubmittedJob
+from dlc.submit.places import Document, ListedJob
 
 JOB_SETS, TRAIN_JOBS, RUNTIMES = (
     "jobsets.jobset.x-k8s.io",
@@ -32,7 +33,7 @@ STOP_SECONDS = 120.0
 UNKNOWN_CODE = 1
 
 
-def submit_job(job: SubmittedJob, options: KubernetesOptions, document: Document, secrets: Mapping[str, str]) -> str:
+def submit_job(job: JobSpec, options: KubernetesOptions, document: Document, secrets: Mapping[str, str]) -> str:
     """Create the objects; return the name of the job. The server is asked first whether it would take them.
 
     If a later step fails, or Ctrl-C comes, what earlier ones made is removed.
@@ -113,11 +114,11 @@ def _remove_submission(options: KubernetesOptions, submission: str, kinds: set[s
         print(f"dlc: warning: what was created may be left: {error.message}; {command}", file=sys.stderr)
 
 
-def list_jobs(options: KubernetesOptions) -> list[PlacedJob]:
+def list_jobs(options: KubernetesOptions) -> list[ListedJob]:
     """Return the jobs of dlc in the namespace, ended ones too, until they are deleted."""
     found = read_objects(options, JOB_SETS, "--selector", JOB)
     return [
-        PlacedJob(
+        ListedJob(
             id=each["metadata"]["name"],
             name=each["metadata"]["labels"][JOB],
             state=read_state(each),
@@ -205,7 +206,7 @@ def read_code(pods: Sequence[Object]) -> int:
     return int(min(ends)[1]) if ends else UNKNOWN_CODE
 
 
-def stop_job(job_id: str, options: KubernetesOptions) -> None:
+def stop_job(job_id: str, options: KubernetesOptions) -> str:
     """Delete the job and return when its pods have ended: they have the job's grace to save."""
     job_set = find_job(options, job_id)
     owners = [each["kind"] for each in job_set["metadata"].get("ownerReferences", [])] if job_set else [options.kind]
@@ -220,6 +221,7 @@ def stop_job(job_id: str, options: KubernetesOptions) -> None:
     # A dlc that was killed between creating them and giving them an owner left these.
     if name := found["metadata"].get("labels", {}).get(JOB):
         run_kubectl(options, "delete", "secret,configmap", "--selector", f"{JOB}={name}", "--wait=false")
+    return f"{job_id} has ended"
 
 
 def _read_grace(job_set: Object) -> float:

@@ -7,11 +7,12 @@ import json
 
 from dlc.core.labels import JOB
 from dlc.jobs.run.job_folder import CHANNEL
-from dlc.submit.kubernetes.names import name_group, name_object
+from dlc.jobs.spec.job_spec import Group, JobSpec
+from dlc.submit.kubernetes.names import PARAMETERS_FILE, name_channels_file, name_group, name_object
 from dlc.submit.kubernetes.options import KubernetesOptions, read_claim
 from dlc.submit.kubernetes.pod import CONFIG, Object, make_pod
 from dlc.submit.kubernetes.source import NAME, pack_code
-from dlc.submit.places import LOST_CODE, STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
+from dlc.submit.places import LOST_CODE, STOPPED_CODE, Document
 
 JOB_SET, TRAIN_JOB = "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -24,7 +25,7 @@ RETRIED = [LOST_CODE, STOPPED_CODE]
 SECRET = "set by dlc submit"  # noqa: S105 - what --dry-run shows
 
 
-def render_job(job: SubmittedJob, options: KubernetesOptions) -> Document:
+def render_job(job: JobSpec, options: KubernetesOptions) -> Document:
     """Return the objects, those first that others need. `value` is the list of them."""
     objects = [make_secret(job, options), make_config_map(job, options)]
     if options.kind == "trainjob":
@@ -37,13 +38,13 @@ def render_job(job: SubmittedJob, options: KubernetesOptions) -> Document:
     return Document(f"{options.kind}.yml", write_yaml(*objects), objects)
 
 
-def _make_metadata(job: SubmittedJob, options: KubernetesOptions, *, waits: bool = False) -> Object:
+def _make_metadata(job: JobSpec, options: KubernetesOptions, *, waits: bool = False) -> Object:
     labels = {JOB: job.name, **({QUEUE: options.queue} if waits and options.queue else {})}
     namespace = {"namespace": options.namespace} if options.namespace else {}
     return {"name": name_object(job), **namespace, "labels": labels}
 
 
-def make_secret(job: SubmittedJob, options: KubernetesOptions) -> Object:
+def make_secret(job: JobSpec, options: KubernetesOptions) -> Object:
     """Return the Secret of the job's token and of variables that no document shows."""
     return {
         "apiVersion": "v1",
@@ -55,7 +56,7 @@ def make_secret(job: SubmittedJob, options: KubernetesOptions) -> Object:
     }
 
 
-def make_config_map(job: SubmittedJob, options: KubernetesOptions) -> Object:
+def make_config_map(job: JobSpec, options: KubernetesOptions) -> Object:
     """Return the ConfigMap of what is in /opt/ml/input/config: hyperparameters, channels, and the code's archive."""
     packed = {} if options.source else {NAME: base64.b64encode(pack_code(job.code)).decode()}
     return {
@@ -64,30 +65,33 @@ def make_config_map(job: SubmittedJob, options: KubernetesOptions) -> Object:
         "metadata": _make_metadata(job, options),
         "immutable": True,
         "data": {
-            "hyperparameters.json": json.dumps(make_hyperparameters(job, options), indent=2),
-            "inputdataconfig.json": json.dumps({name: dict(CHANNEL) for name in job.channels}, indent=2),
+            PARAMETERS_FILE: json.dumps(make_hyperparameters(job, options), indent=2),
+            **{
+                name_channels_file(job, group): json.dumps({name: dict(CHANNEL) for name in group.channels}, indent=2)
+                for group in job.host_groups
+            },
         },
         **({"binaryData": packed} if packed else {}),
     }
 
 
-def make_hyperparameters(job: SubmittedJob, options: KubernetesOptions) -> dict[str, str]:
+def make_hyperparameters(job: JobSpec, options: KubernetesOptions) -> dict[str, str]:
     """Return the file's values: the job's, its entry point, and where its code is."""
     archive = options.source or f"{CONFIG}/{NAME}"
     where = {} if read_claim(options.source) else {"sagemaker_submit_directory": json.dumps(archive)}
-    return {"sagemaker_program": json.dumps(job.program), **where, **job.hyperparameters}
+    return {"sagemaker_program": json.dumps(job.program), **where, **job.parameters}
 
 
-def make_job_set(job: SubmittedJob, options: KubernetesOptions) -> Object:
+def make_job_set(job: JobSpec, options: KubernetesOptions) -> Object:
     """Return the JobSet."""
     metadata = _make_metadata(job, options, waits=True)
     return {"apiVersion": JOB_SET, "kind": "JobSet", "metadata": metadata, "spec": make_spec(job, options)}
 
 
-def make_spec(job: SubmittedJob, options: KubernetesOptions) -> Object:
+def make_spec(job: JobSpec, options: KubernetesOptions) -> Object:
     """Return a replicated job for each group, and when all of them have ended, well or not."""
     targets = [name_group(group.name) for group in job.training_groups]
-    every = len(targets) == len(job.groups)
+    every = len(targets) == len(job.host_groups)
     return {
         # The headless service, called as the JobSet.
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
@@ -102,7 +106,7 @@ def make_spec(job: SubmittedJob, options: KubernetesOptions) -> Object:
         },
         "replicatedJobs": [
             {"name": name_group(group.name), "replicas": 1, "template": make_group(job, group, options)}
-            for group in job.groups
+            for group in job.host_groups
         ],
     }
 
@@ -112,7 +116,7 @@ def _list_reasons(options: KubernetesOptions) -> list[str]:
     return ["PodFailurePolicy", *(["DeadlineExceeded"] if options.max_run_seconds else [])]
 
 
-def make_group(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOptions) -> Object:
+def make_group(job: JobSpec, group: Group, options: KubernetesOptions) -> Object:
     """Return a group's Job. One host that fails ends it: the launcher has ended the others by then."""
     is_trainer = options.kind == "trainjob" and group == job.training_groups[0]
     labels = {JOB: job.name, **({ANCESTOR: "trainer"} if is_trainer else {})}
@@ -138,7 +142,7 @@ def make_group(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOpti
     }
 
 
-def make_runtime(job: SubmittedJob, options: KubernetesOptions) -> Object:
+def make_runtime(job: JobSpec, options: KubernetesOptions) -> Object:
     """Return the runtime of this job alone: Kubeflow Trainer makes the JobSet of it."""
     template = {"metadata": {"labels": {JOB: job.name}}, "spec": make_spec(job, options)}
     metadata = _make_metadata(job, options)
@@ -150,7 +154,7 @@ def make_runtime(job: SubmittedJob, options: KubernetesOptions) -> Object:
     }
 
 
-def make_train_job(job: SubmittedJob, options: KubernetesOptions) -> Object:
+def make_train_job(job: JobSpec, options: KubernetesOptions) -> Object:
     """Return the TrainJob: the first training group is its trainer, the other groups are the runtime's."""
     reference = {"apiGroup": TRAIN_JOB.partition("/")[0], "kind": "TrainingRuntime", "name": name_object(job)}
     return {

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dlc.jobs.run.limits import count_bytes
+from dlc.jobs.spec.job_spec import Group, JobSpec
+from dlc.jobs.spec.limits import count_bytes
 from dlc.submit.kubernetes.options import KubernetesOptions
-from dlc.submit.machines import ALL, SAGEMAKER, find_machine, refuse_more
-from dlc.submit.places import Refusal, SubmittedGroup, SubmittedJob
-from dlc.submit.refusals import name_group_keys
+from dlc.submit.places import Refusal
+from dlc.submit.refusals import ALL, SAGEMAKER, find_machine, name_group_keys, refuse_more
 
 if TYPE_CHECKING:
     from dlc.buildspec.instances import Instance
@@ -26,13 +26,13 @@ SHARE_OF_CPUS, SHARE_OF_MEMORY = 0.9, 0.85
 Amounts = dict[str, str]
 
 
-def list_types(group: SubmittedGroup) -> list[str]:
+def list_types(group: Group) -> list[str]:
     """Return how nodes of the group's instance type may be labelled: HyperPod keeps SageMaker's `ml.`."""
     bare = group.instance_type.removeprefix(SAGEMAKER)
     return [bare, SAGEMAKER + bare] if bare else []
 
 
-def make_resources(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOptions) -> dict[str, Amounts]:
+def make_resources(job: JobSpec, group: Group, options: KubernetesOptions) -> dict[str, Amounts]:
     """Return what a pod may use and what it asks for.
 
     What the job states is both. Without it a pod asks for most of its machine, and may use all that is free.
@@ -60,23 +60,21 @@ def format_quantity(size: str) -> str:
     return f"{number // unit}{suffix}"
 
 
-def _count_devices(
-    job: SubmittedJob, group: SubmittedGroup, machine: Instance | None, options: KubernetesOptions
-) -> Amounts:
+def _count_devices(job: JobSpec, group: Group, machine: Instance | None, options: KubernetesOptions) -> Amounts:
     """Return accelerators, and EFA if there is another host to talk to."""
     found: Amounts = {}
     on_machine = int(machine.gpus) if machine else 0
     count = on_machine if group.gpus in ("", ALL) else int(group.gpus)
     if count:
         found[NEURON if machine and machine.gpu == "Trainium" else GPU] = str(count)
-    if machine and machine.efa == "yes" and options.efa == "yes" and job.hosts > 1:
+    if machine and machine.efa == "yes" and options.efa == "yes" and job.host_count > 1:
         found[EFA] = str(INTERFACES.get(group.instance_type.removeprefix(SAGEMAKER), 1))
     return found
 
 
-def refuse_resources(job: SubmittedJob) -> Iterator[Refusal]:
+def refuse_resources(job: JobSpec) -> Iterator[Refusal]:
     """Yield amounts that no node has, or that Kubernetes cannot be asked for."""
-    for group in job.groups:
+    for group in job.host_groups:
         machine = find_machine(group.instance_type)
         if group.gpus == ALL and not (machine and int(machine.gpus)):
             yield Refusal(
@@ -86,6 +84,6 @@ def refuse_resources(job: SubmittedJob) -> Iterator[Refusal]:
             yield Refusal(
                 name_group_keys(group.name, "gpus"),
                 "a number of GPUs: the cluster chooses which",
-                group.gpus.strip('"'),
+                group.gpus,
             )
         yield from refuse_more(group, group.instance_type)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dlc.core.labels import JOB
-from dlc.jobs.run.job import ONLY_GROUP
+from dlc.jobs.spec.job_spec import ONLY_GROUP, Group, JobSpec
 from dlc.submit.kubernetes.machines import format_quantity, list_types, make_resources
-from dlc.submit.kubernetes.names import NODE, name_object
+from dlc.submit.kubernetes.names import CHANNELS_FILE, NODE, PARAMETERS_FILE, name_channels_file, name_object
 from dlc.submit.kubernetes.options import KubernetesOptions, read_claim
-from dlc.submit.places import STOPPED, STOPPED_CODE, SubmittedGroup, SubmittedJob
+from dlc.submit.kubernetes.source import NAME as ARCHIVE
+from dlc.submit.places import STOPPED, STOPPED_CODE
 
 BASE = "/opt/ml"
 CONFIG = f"{BASE}/input/config"
@@ -22,13 +23,13 @@ RESULTS = {"model": "model", "output": "output/data"}
 Object = dict[str, Any]
 
 
-def make_pod(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOptions) -> Object:
+def make_pod(job: JobSpec, group: Group, options: KubernetesOptions) -> Object:
     """Return the template of a group's pods."""
-    volumes = _Volumes(job, options)
+    volumes = _Volumes(job, group, options)
     resources = make_resources(job, group, options)
     container: Object = {
         "name": NODE,
-        "image": job.image,
+        "image": group.image,
         **({"imagePullPolicy": options.pull_policy} if options.pull_policy else {}),
         # No command: the image's own entry point starts the launcher.
         "args": [_keep_dollars(word) for word in ("train", *job.arguments)],
@@ -56,10 +57,10 @@ def make_pod(job: SubmittedJob, group: SubmittedGroup, options: KubernetesOption
     }
 
 
-def make_environment(job: SubmittedJob) -> Iterator[Object]:
+def make_environment(job: JobSpec) -> Iterator[Object]:
     """Yield the variables: where the hosts are, the job's own, and secrets by their name."""
     yield {"name": "JOBSET_NAME", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{JOB_SET_LABEL}']"}}}
-    stated = {**state_hosts(job), STOPPED: str(STOPPED_CODE), **job.environment}
+    stated = {**state_hosts(job), STOPPED: str(STOPPED_CODE), **job.variables}
     for name, value in stated.items():
         if name not in job.secrets:
             yield {"name": name, "value": _keep_dollars(value)}
@@ -67,11 +68,11 @@ def make_environment(job: SubmittedJob) -> Iterator[Object]:
         yield {"name": name, "valueFrom": {"secretKeyRef": {"name": name_object(job), "key": name}}}
 
 
-def state_hosts(job: SubmittedJob) -> Mapping[str, str]:
+def state_hosts(job: JobSpec) -> Mapping[str, str]:
     """Return what tells the launcher how many pods there are: a pod knows its own name only."""
-    if [group.name for group in job.groups] == [ONLY_GROUP]:
-        return {"DLC_NUM_HOSTS": str(job.hosts)}
-    return {"DLC_GROUPS": ";".join(f"{group.name}={group.hosts}" for group in job.groups)}
+    if [group.name for group in job.host_groups] == [ONLY_GROUP]:
+        return {"DLC_NUM_HOSTS": str(job.host_count)}
+    return {"DLC_GROUPS": ";".join(f"{group.name}={group.hosts}" for group in job.host_groups)}
 
 
 def _keep_dollars(text: str) -> str:
@@ -85,7 +86,7 @@ def read_user(user: str) -> Object:
     return {"runAsUser": int(uid), **({"runAsGroup": int(gid)} if gid else {})}
 
 
-def _choose_nodes(group: SubmittedGroup, options: KubernetesOptions) -> Object:
+def _choose_nodes(group: Group, options: KubernetesOptions) -> Object:
     found: Object = {}
     if types := list_types(group):
         terms = [{"matchExpressions": [{"key": TYPE_LABEL, "operator": "In", "values": types}]}]
@@ -98,10 +99,19 @@ def _choose_nodes(group: SubmittedGroup, options: KubernetesOptions) -> Object:
     return found
 
 
+def _choose_files(job: JobSpec, group: Group, options: KubernetesOptions) -> Object:
+    """Return which keys of the ConfigMap are files of a group, if it has channels of its own."""
+    own = name_channels_file(job, group)
+    if own == CHANNELS_FILE:
+        return {}
+    files = {PARAMETERS_FILE: PARAMETERS_FILE, own: CHANNELS_FILE, **({} if options.source else {ARCHIVE: ARCHIVE})}
+    return {"items": [{"key": key, "path": path} for key, path in files.items()]}
+
+
 class _Volumes:
     """Collects the volumes of a pod and where its container finds them."""
 
-    def __init__(self, job: SubmittedJob, options: KubernetesOptions) -> None:
+    def __init__(self, job: JobSpec, group: Group, options: KubernetesOptions) -> None:
         self._claims: dict[str, str] = {}
         self.volumes: list[Object] = []
         self.mounts: list[Object] = []
@@ -110,8 +120,9 @@ class _Volumes:
         self._add("shm", {"emptyDir": shared}, "/dev/shm")  # noqa: S108 - its place on Linux
         # Any user may write to it, whatever the image has there.
         self._add("opt-ml", {"emptyDir": {}}, BASE)
-        self._add("config", {"configMap": {"name": name_object(job)}}, CONFIG, readOnly=True)
-        for name, address in job.channels.items():
+        config = {"name": name_object(job), **_choose_files(job, group, options)}
+        self._add("config", {"configMap": config}, CONFIG, readOnly=True)
+        for name, address in group.channels.items():
             self._add_claim(address, f"{BASE}/input/data/{name}", readOnly=True)
         if job.checkpoints:
             self._add_claim(job.checkpoints, f"{BASE}/checkpoints")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from dlc.core.errors import PlatformError
-from dlc.submit.places import STOPPED_CODE, PlacedJob
+from dlc.submit.places import STOPPED_CODE, ListedJob, say_asked
 from dlc.submit.sagemaker.aws import AwsError, call_aws
 from dlc.submit.sagemaker.settings import Settings
 
@@ -22,7 +22,7 @@ ASK_SECONDS = 10.0
 EXIT_CODE = re.compile(r"exit code:? (?P<code>[0-9]{1,3})\b(?!.*exit code:? [0-9])", re.IGNORECASE | re.DOTALL)
 
 
-def list_jobs(options: Settings) -> list[PlacedJob]:
+def list_jobs(options: Settings) -> list[ListedJob]:
     """Return the account's jobs of this region, the newest first."""
     answer = call_aws(
         "sagemaker",
@@ -33,7 +33,7 @@ def list_jobs(options: Settings) -> list[PlacedJob]:
         SortOrder="Descending",
     )
     return [
-        PlacedJob(
+        ListedJob(
             id=job["TrainingJobName"],
             name=job["TrainingJobName"],
             state=job.get("SecondaryStatus") or job["TrainingJobStatus"],
@@ -72,10 +72,11 @@ def wait_for_job(job_id: str, options: Settings) -> int:
         time.sleep(ASK_SECONDS)
 
 
-def stop_job(job_id: str, options: Settings) -> None:
+def stop_job(job_id: str, options: Settings) -> str:
     """Stop the job: its hosts get SIGTERM, and 120 s later SIGKILL. One that has ended is left as it is."""
     if describe_job(job_id, options.region)["TrainingJobStatus"] not in ("Stopping", *ENDED):
         call_aws("sagemaker", "stop_training_job", options.region, TrainingJobName=job_id)
+    return say_asked(job_id)
 
 
 def read_exit_code(job: Mapping[str, Any]) -> int:

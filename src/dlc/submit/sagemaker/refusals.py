@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dlc.buildspec.problems import did_you_mean
-from dlc.jobs.job_file import is_address
-from dlc.jobs.run.job import GRACE, ONLY_GROUP
-from dlc.submit.machines import refuse_share
-from dlc.submit.places import Refusal, SubmittedJob
-from dlc.submit.refusals import refuse_shared_memory, refuse_variables
-from dlc.submit.sagemaker.request import has_groups, locate_channel, locate_checkpoints, make_request
+from dlc.jobs.spec.job_spec import GRACE, ONLY_GROUP, JobSpec
+from dlc.jobs.spec.values import is_address
+from dlc.submit.places import Refusal
+from dlc.submit.refusals import refuse_group_images, refuse_share, refuse_shared_memory, refuse_variables
+from dlc.submit.sagemaker.request import find_channels, locate_channel, locate_checkpoints, make_request
 from dlc.submit.sagemaker.rules import find_conflicts
 from dlc.submit.sagemaker.settings import SOURCE, Settings
 from dlc.submit.sagemaker.shapes import Steps, Violation, find_violations, format_path, read_shapes
@@ -41,10 +40,10 @@ OPTIONS_OF: Mapping[tuple[str, ...], str] = {
 }
 
 
-def refuse_job(job: SubmittedJob, options: Settings) -> list[Refusal]:
+def refuse_job(job: JobSpec, options: Settings) -> list[Refusal]:
     """Return all that SageMaker cannot do, nothing if it can do the job."""
     found = [*_refuse_settings(options), *_refuse_parts(job), *_refuse_types(job, options)]
-    found += _refuse_folders(job, options)
+    found += [*_refuse_folders(job, options), *refuse_group_images(job)]
     # A grace that is too long is said already.
     found += [
         each for each in refuse_variables(job, "SageMaker") if each.keys[1] != GRACE or job.grace <= GRACE_SECONDS
@@ -57,7 +56,7 @@ def refuse_job(job: SubmittedJob, options: Settings) -> list[Refusal]:
     return found
 
 
-def check_request(request: Mapping[str, Any], job: SubmittedJob, options: Settings) -> list[Refusal]:
+def check_request(request: Mapping[str, Any], job: JobSpec, options: Settings) -> list[Refusal]:
     """Return what the service would refuse of a request."""
     shapes = read_shapes()
     violations = [*(find_violations(request, shapes) if shapes else []), *find_conflicts(request)]
@@ -73,7 +72,7 @@ def _refuse_settings(options: Settings) -> Iterator[Refusal]:
         yield Refusal((*OWN, "region"), "a region", "none", hint)
 
 
-def _refuse_parts(job: SubmittedJob) -> Iterator[Refusal]:
+def _refuse_parts(job: JobSpec) -> Iterator[Refusal]:
     """Yield what `dlc run` does and no request can say."""
     if not NAME.fullmatch(job.name):
         better = re.sub(r"[^A-Za-z0-9]+", "-", job.name).strip("-")[:63]
@@ -85,10 +84,10 @@ def _refuse_parts(job: SubmittedJob) -> Iterator[Refusal]:
         yield Refusal(("grace",), f"at most {GRACE_SECONDS}, which is SageMaker's time", str(job.grace))
 
 
-def _refuse_types(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
+def _refuse_types(job: JobSpec, options: Settings) -> Iterator[Refusal]:
     """Yield groups whose machines nobody names, and names for groups that the job does not have."""
-    names = [group.name for group in job.groups]
-    for group in job.groups:
+    names = [group.name for group in job.host_groups]
+    for group in job.host_groups:
         kind, keys = options.find_type(group), _find_type_keys(group.name, options)
         if not kind:
             one = "instance_type" if group.name == ONLY_GROUP else f"instance_types.{group.name}"
@@ -104,40 +103,44 @@ def _refuse_types(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
             yield Refusal((*OWN, "instance_types", name), expected, repr(name), did_you_mean(name, names))
 
 
-def _refuse_folders(job: SubmittedJob, options: Settings) -> Iterator[Refusal]:
+def _refuse_folders(job: JobSpec, options: Settings) -> Iterator[Refusal]:
     """Yield what is only on this machine, or at an address that SageMaker cannot read."""
+    channels = find_channels(job)
     bucket = options.output_address if options.output or (options.account and options.region) else "s3://BUCKET"
-    for name, word in job.channels.items():
-        address = locate_channel(name, job, options)
+    for keys, word in job.list_channels():
+        name = keys[-1]
+        address = locate_channel(name, word, options)
         if not address:
             yield Refusal(
-                ("channels", name),
+                keys,
                 "data that SageMaker can read, such as s3://bucket/data",
                 f"the folder {word}",
                 f"aws s3 sync {word} {bucket}/{job.name}/{name}, then "
                 f"--with channels.{name}.address={bucket}/{job.name}/{name}",
             )
         elif not SOURCE.fullmatch(address):
-            yield Refusal(("channels", name), "an address of s3://, fsx:// or efs://", address)
+            yield Refusal(keys, "an address of s3://, fsx:// or efs://", address)
+        elif word != channels[name][0] or (keys[0] == "groups" and name in job.channels):
+            yield Refusal(keys, "a channel of one address, for all groups or for some", word, "another name for it")
     if job.checkpoints and not locate_checkpoints(job, options):
         hint = f"--with checkpoints={bucket}/{job.name}/checkpoints"
         yield Refusal(("checkpoints",), "an address such as s3://bucket/folder", f"the folder {job.checkpoints}", hint)
     elif job.checkpoints and is_address(job.checkpoints) and not locate_checkpoints(job, options).startswith("s3://"):
         yield Refusal(("checkpoints",), "an address such as s3://bucket/folder", job.checkpoints)
     for name in options.channels:
-        if name not in job.channels:
-            hint = did_you_mean(name, job.channels) or f"name it below the job's own `channels` too: {name}: FOLDER"
-            known = ", ".join(job.channels) or "none"
+        if name not in channels:
+            hint = did_you_mean(name, channels) or f"name it below the job's own `channels` too: {name}: FOLDER"
+            known = ", ".join(channels) or "none"
             yield Refusal((*OWN, "channels", name), f"a channel of the job ({known})", repr(name), hint)
 
 
-def _as_refusal(violation: Violation, request: Mapping[str, Any], job: SubmittedJob, options: Settings) -> Refusal:
+def _as_refusal(violation: Violation, request: Mapping[str, Any], job: JobSpec, options: Settings) -> Refusal:
     keys = find_keys(violation.path, request, job, options)
     hint = "; ".join(word for word in (violation.hint, f"in the request: {format_path(violation.path)}") if word)
     return Refusal(keys, violation.expected, violation.found, hint)
 
 
-def find_keys(path: Steps, request: Mapping[str, Any], job: SubmittedJob, options: Settings) -> tuple[str, ...]:
+def find_keys(path: Steps, request: Mapping[str, Any], job: JobSpec, options: Settings) -> tuple[str, ...]:
     """Return where in the job's file stands what a path of the request holds."""
     words = tuple(str(step) for step in path)
     if path[0] == "TrainingJobName":
@@ -151,18 +154,18 @@ def find_keys(path: Steps, request: Mapping[str, Any], job: SubmittedJob, option
     if path[0] == "ResourceConfig" and len(path) > 1 and path[1] in ("InstanceGroups", "InstanceType", "InstanceCount"):
         return _find_group_keys(path, job, options)
     if path[0] == "InputDataConfig":
-        return _find_channel_keys(path, request, options)
+        return _find_channel_keys(path, request, job, options)
     if path[0] == "CheckpointConfig" and not options.checkpoints:
         return ("checkpoints",)
     option = next((key for start, key in OPTIONS_OF.items() if words[: len(start)] == start), "")
     return (*OWN, option) if option else OWN
 
 
-def _find_group_keys(path: Steps, job: SubmittedJob, options: Settings) -> tuple[str, ...]:
+def _find_group_keys(path: Steps, job: JobSpec, options: Settings) -> tuple[str, ...]:
     index = path[2] if len(path) > 2 else 0
     if path[1] == "InstanceGroups" and len(path) == 2:
         return ("groups",)
-    name = job.groups[int(index)].name if has_groups(job) else ONLY_GROUP
+    name = job.host_groups[int(index)].name if job.has_groups else ONLY_GROUP
     if path[-1] == "InstanceType":
         return _find_type_keys(name, options)
     return _keys_of_group(name, "hosts" if path[-1] == "InstanceCount" else "")
@@ -184,8 +187,10 @@ def _keys_of_group(name: str, key: str) -> tuple[str, ...]:
     return ("resources", key) if key else ("resources",)
 
 
-def _find_channel_keys(path: Steps, request: Mapping[str, Any], options: Settings) -> tuple[str, ...]:
+def _find_channel_keys(path: Steps, request: Mapping[str, Any], job: JobSpec, options: Settings) -> tuple[str, ...]:
     if len(path) == 1:
         return ("channels",)
     name = str(request["InputDataConfig"][path[1]]["ChannelName"])
-    return (*OWN, "channels", name) if name in options.channels else ("channels", name)
+    if name in options.channels:
+        return (*OWN, "channels", name)
+    return next((keys for keys, _ in job.list_channels() if keys[-1] == name), ("channels", name))

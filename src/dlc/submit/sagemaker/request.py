@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dlc.jobs.job_file import is_address
-from dlc.jobs.run.job import GRACE, ONLY_GROUP, TOKEN
-from dlc.submit.places import SubmittedGroup, SubmittedJob
+from dlc.jobs.spec.job_spec import GRACE, TOKEN, Group, JobSpec
+from dlc.jobs.spec.values import is_address
 from dlc.submit.refusals import has_registry
 from dlc.submit.sagemaker.settings import Channel, Settings
 
@@ -35,7 +34,7 @@ ECR = re.compile(
 )
 
 
-def make_request(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+def make_request(job: JobSpec, settings: Settings) -> dict[str, Any]:
     """Return the request. Values of secrets are left open, and the image has no digest yet."""
     request: dict[str, Any] = {
         "TrainingJobName": job.name,
@@ -68,35 +67,39 @@ def make_request(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
     return {**request, **_drop_empty(optional)}
 
 
-def locate_archive(job: SubmittedJob, settings: Settings) -> str:
+def locate_archive(job: JobSpec, settings: Settings) -> str:
     """Return the address of the job's code, where the SDK would put it."""
     base = settings.source or "/".join(settings.output_address.split("/")[:3])
     return f"{base}/{job.name}/source/{ARCHIVE}"
 
 
-def locate_image(job: SubmittedJob, settings: Settings) -> str:
+def locate_image(job: JobSpec, settings: Settings) -> str:
     """Return the image's address in ECR; of an image of this machine the place where `dlc push --to ecr` puts it."""
     named = settings.image or job.image
     return named if has_registry(named) or settings.image else f"{settings.registry}/{named}"
 
 
-def locate_channel(name: str, job: SubmittedJob, settings: Settings) -> str:
-    """Return the address of a channel; empty if it is only a folder of this machine."""
+def locate_channel(name: str, word: str, settings: Settings) -> str:
+    """Return the address of a channel; empty if it is only a folder of this machine, `word`."""
     own = settings.channels.get(name, Channel()).address
-    return own or (job.channels[name] if is_address(job.channels[name]) else "")
+    return own or (word if is_address(word) else "")
 
 
-def locate_checkpoints(job: SubmittedJob, settings: Settings) -> str:
+def find_channels(job: JobSpec) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Map channels to where they are, and to the groups that alone have them: none for a channel of all groups."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {name: (word, ()) for name, word in job.channels.items()}
+    for group, spec in job.groups.items():
+        for name, word in spec.channels.items():
+            found[name] = (word, (*found.get(name, (word, ()))[1], group))
+    return found
+
+
+def locate_checkpoints(job: JobSpec, settings: Settings) -> str:
     """Return the address of the checkpoints; empty if they are only a folder of this machine, or there are none."""
     return settings.checkpoints or (job.checkpoints if is_address(job.checkpoints) else "")
 
 
-def has_groups(job: SubmittedJob) -> bool:
-    """Tell whether the job names its instance groups."""
-    return [group.name for group in job.groups] != [ONLY_GROUP]
-
-
-def _make_algorithm(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+def _make_algorithm(job: JobSpec, settings: Settings) -> dict[str, Any]:
     metrics = [{"Name": name, "Regex": regex} for name, regex in settings.metrics.items()]
     return {
         "TrainingImage": locate_image(job, settings),
@@ -110,22 +113,22 @@ def _make_algorithm(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _make_resources(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
+def _make_resources(job: JobSpec, settings: Settings) -> dict[str, Any]:
     keep_alive = settings.keep_alive_seconds
     return {
-        **(_make_groups(job, settings) if has_groups(job) else _make_instances(job.groups[0], settings)),
+        **(_make_groups(job, settings) if job.has_groups else _make_instances(job.host_groups[0], settings)),
         "VolumeSizeInGB": settings.volume_gb,
         **({} if keep_alive is None else {"KeepAlivePeriodInSeconds": keep_alive}),
         **_drop_empty({"VolumeKmsKeyId": settings.volume_key}),
     }
 
 
-def _make_instances(group: SubmittedGroup, settings: Settings) -> dict[str, Any]:
+def _make_instances(group: Group, settings: Settings) -> dict[str, Any]:
     return {"InstanceType": settings.find_type(group), "InstanceCount": group.hosts}
 
 
-def _make_groups(job: SubmittedJob, settings: Settings) -> dict[str, Any]:
-    groups = [{"InstanceGroupName": group.name, **_make_instances(group, settings)} for group in job.groups]
+def _make_groups(job: JobSpec, settings: Settings) -> dict[str, Any]:
+    groups = [{"InstanceGroupName": group.name, **_make_instances(group, settings)} for group in job.host_groups]
     return {"InstanceGroups": groups}
 
 
@@ -141,7 +144,7 @@ def _make_limits(settings: Settings) -> dict[str, int]:
     return {name: value for name, value in limits.items() if value is not None}
 
 
-def _make_hyperparameters(job: SubmittedJob, settings: Settings) -> dict[str, str]:
+def _make_hyperparameters(job: JobSpec, settings: Settings) -> dict[str, str]:
     """Return the job's own as they are typed, and the SDK's as JSON, which the launcher reads both."""
     archive = f"{CODE_FOLDER}/{ARCHIVE}" if settings.isolate_network else locate_archive(job, settings)
     own = {
@@ -151,24 +154,28 @@ def _make_hyperparameters(job: SubmittedJob, settings: Settings) -> dict[str, st
         "sagemaker_job_name": job.name,
         "sagemaker_region": settings.region,
     }
-    programs = {PROGRAMS_PARAMETER: job.environment[PROGRAMS]} if PROGRAMS in job.environment else {}
-    return {**{name: json.dumps(value) for name, value in own.items()}, **programs, **job.hyperparameters}
+    programs = {PROGRAMS_PARAMETER: job.variables[PROGRAMS]} if PROGRAMS in job.variables else {}
+    return {**{name: json.dumps(value) for name, value in own.items()}, **programs, **job.parameters}
 
 
-def _make_environment(job: SubmittedJob) -> dict[str, str]:
+def _make_environment(job: JobSpec) -> dict[str, str]:
     named = dict.fromkeys(job.secrets, HIDDEN)
-    return {name: value for name, value in {**named, **job.environment}.items() if name not in LEFT_OUT}
+    return {name: value for name, value in {**named, **job.variables}.items() if name not in LEFT_OUT}
 
 
-def _make_channels(job: SubmittedJob, settings: Settings) -> list[dict[str, Any]]:
-    channels = [
-        _make_channel(name, locate_channel(name, job, settings), settings.channels.get(name, Channel()))
-        for name in job.channels
-    ]
+def _make_channels(job: JobSpec, settings: Settings) -> list[dict[str, Any]]:
+    found = find_channels(job)
+    # If one channel names its groups, all have to; `places.sagemaker` says it of each itself.
+    every = tuple(group.name for group in job.host_groups)
+    everyone = every if any(groups for _, groups in found.values()) else ()
+    channels = []
+    for name, (word, own) in found.items():
+        how = settings.channels.get(name, Channel())
+        how = how if how.groups else how.model_copy(update={"groups": own or everyone})
+        channels.append(_make_channel(name, locate_channel(name, word, settings), how))
     if settings.isolate_network:
         folder = locate_archive(job, settings).rpartition("/")[0]
-        # Where one channel names its groups, all have to.
-        groups = tuple(group.name for group in job.groups) if any(c.groups for c in settings.channels.values()) else ()
+        groups = every if everyone or any(how.groups for how in settings.channels.values()) else ()
         channels.append(_make_channel(CODE_CHANNEL, folder, Channel(mode="File", groups=groups)))
     return channels
 
@@ -198,7 +205,7 @@ def _make_channel(name: str, address: str, how: Channel) -> dict[str, Any]:
     return {"ChannelName": name, "DataSource": source, **_drop_empty(how_read)}
 
 
-def _make_checkpoints(job: SubmittedJob, settings: Settings) -> dict[str, str]:
+def _make_checkpoints(job: JobSpec, settings: Settings) -> dict[str, str]:
     address = locate_checkpoints(job, settings)
     return {"S3Uri": address, "LocalPath": CHECKPOINTS} if address else {}
 

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Field
 
 from dlc.buildspec.validation import Model
 from dlc.core.environment import user_path
-from dlc.submit.places import PlaceOptions, SubmittedGroup
+from dlc.jobs.spec.job_spec import Group
+from dlc.submit.places import PlaceOptions
 
 ROLE = re.compile(r"arn:(aws[a-z-]*):iam::([0-9]{12}):role/.+")
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
@@ -128,7 +129,7 @@ class Settings(PlaceOptions):
     metrics: dict[str, str] = Field(default={}, description="name -> regular expression with a group, for CloudWatch")
     tags: dict[str, str] = Field(default={}, description="tags of the job")
 
-    def find_type(self, group: SubmittedGroup) -> str:
+    def find_type(self, group: Group) -> str:
         """Return the type of machine of a group: what is said here, else what the job says; empty if nobody does."""
         return self.instance_types.get(group.name) or self.instance_type or group.instance_type
 

@@ -10,26 +10,26 @@ from typing import Any
 
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DlcError, PlatformError
-from dlc.jobs.run.job import TOKEN
-from dlc.submit.places import Document, SubmittedJob
+from dlc.jobs.spec.code_files import write_archive
+from dlc.jobs.spec.job_spec import TOKEN, JobSpec
+from dlc.submit.places import Document
 from dlc.submit.sagemaker.aws import AwsError, call_aws
 from dlc.submit.sagemaker.request import ARCHIVE, ECR, locate_archive, locate_image, make_request
 from dlc.submit.sagemaker.rules import list_notes
 from dlc.submit.sagemaker.settings import Settings
-from dlc.submit.sagemaker.source_archive import write_archive
 
 # The file of --dry-run: what `aws sagemaker create-training-job --cli-input-json` reads.
 DOCUMENT = "training-job.json"
 WORKPLACE = "dlc-submit-"
 
 
-def render_job(job: SubmittedJob, options: Settings) -> Document:
+def render_job(job: JobSpec, options: Settings) -> Document:
     """Return the request. It has no value of a secret."""
     request = make_request(job, options)
     return Document(DOCUMENT, json.dumps(request, indent=2) + "\n", request)
 
 
-def submit_job(job: SubmittedJob, options: Settings, document: Document, secrets: Mapping[str, str]) -> str:
+def submit_job(job: JobSpec, options: Settings, document: Document, secrets: Mapping[str, str]) -> str:
     """Upload the code and start the job; return its name. What was uploaded is removed if the job does not start.
 
     Raises PlatformError, ImageError, HostError without boto3.
@@ -68,7 +68,7 @@ def fill_request(request: Mapping[str, Any], image: str, secrets: Mapping[str, s
     return filled
 
 
-def list_open_values(job: SubmittedJob) -> list[str]:
+def list_open_values(job: JobSpec) -> list[str]:
     """Return a warning for each secret: whoever may describe a training job reads its variables."""
     names = [name for name in job.secrets if name != TOKEN]
     return [
@@ -105,7 +105,7 @@ def _find_job(name: str, region: str) -> dict[str, Any] | None:
         raise
 
 
-def _upload_code(job: SubmittedJob, options: Settings, address: str) -> None:
+def _upload_code(job: JobSpec, options: Settings, address: str) -> None:
     """Upload the archive, encrypted as the SDK does. Raises PlatformError, DlcError for a file that cannot be read."""
     bucket, _, key = address.removeprefix("s3://").partition("/")
     extra: dict[str, str] = {"ServerSideEncryption": "aws:kms"}
@@ -114,13 +114,13 @@ def _upload_code(job: SubmittedJob, options: Settings, address: str) -> None:
     if options.owns_bucket:
         # Somebody else may have made a bucket of this name.
         extra["ExpectedBucketOwner"] = options.account
-    with scratch_folder(WORKPLACE) as folder:
-        write_archive(job.code, folder / ARCHIVE)
-        with (folder / ARCHIVE).open("rb") as body:
-            try:
-                call_aws("s3", "put_object", options.region, Bucket=bucket, Key=key, Body=body, **extra)
-            except AwsError as error:
-                raise _explain_upload(error, bucket, options.region) from None
+    with scratch_folder(WORKPLACE) as folder, (folder / ARCHIVE).open("w+b") as body:
+        write_archive(job.code, body)
+        body.seek(0)
+        try:
+            call_aws("s3", "put_object", options.region, Bucket=bucket, Key=key, Body=body, **extra)
+        except AwsError as error:
+            raise _explain_upload(error, bucket, options.region) from None
 
 
 def _explain_upload(error: AwsError, bucket: str, region: str) -> AwsError:

@@ -13,8 +13,9 @@ from typing import TextIO
 from dlc.core.atomic_files import report_disk_errors
 from dlc.core.errors import DlcError, HostError, ProcessError, ProcessTimeoutError, UsageError
 from dlc.core.process import Completed, run_program
-from dlc.jobs.run.job_folder import RESULTS, copy_code
-from dlc.submit.places import Document, PlacedJob, SubmittedJob
+from dlc.jobs.spec.code_files import RESULTS, copy_code
+from dlc.jobs.spec.job_spec import JobSpec
+from dlc.submit.places import Document, ListedJob, say_asked
 from dlc.submit.records import find_record
 from dlc.submit.slurm import options as own
 from dlc.submit.slurm.ends import (
@@ -49,7 +50,7 @@ REMEDIES = {
 SUBMIT_REMEDY = "`dlc submit --dry-run` prints the file that sbatch was given"
 
 
-def submit_job(job: SubmittedJob, options: own.OPTIONS, document: Document, secrets: Mapping[str, str]) -> str:
+def submit_job(job: JobSpec, options: own.OPTIONS, document: Document, secrets: Mapping[str, str]) -> str:
     """Write the job's folder and call sbatch, which hands the secrets on in the job's environment; return the id."""
     folder = own.find_folder(job, options)
     with report_disk_errors(folder, ""):
@@ -89,12 +90,12 @@ def _cancel_unknown(path: Path) -> None:
         print(f"dlc: warning: the job may be queued: {error.message}; squeue --me", file=sys.stderr)
 
 
-def list_jobs(options: own.OPTIONS) -> list[PlacedJob]:
+def list_jobs(options: own.OPTIONS) -> list[ListedJob]:
     """Return the caller's jobs that wait or run."""
     rows = _call(["squeue", "--me", "--noheader", "--format", FIELDS]).stdout.splitlines()
     fields = [row.split("|", FIELDS.count("|")) for row in rows if row.count("|") >= FIELDS.count("|")]
     return [
-        PlacedJob(number, name, f"{state}: {reason}" if state == PENDING and reason not in NO_REASON else state,
+        ListedJob(number, name, f"{state}: {reason}" if state == PENDING and reason not in NO_REASON else state,
                   _known(since), nodes)
         for number, name, state, since, nodes, reason in fields
     ]  # fmt: skip
@@ -158,9 +159,10 @@ def wait_for_job(job_id: str, options: own.OPTIONS) -> int:
     return find_code(ends)
 
 
-def stop_job(job_id: str, options: own.OPTIONS) -> None:
+def stop_job(job_id: str, options: own.OPTIONS) -> str:
     """Cancel the job; Slurm sends SIGTERM, and SIGKILL after its KillWait."""
     _call(["scancel", job_id])
+    return say_asked(job_id)
 
 
 def _has_ended(job_id: str, told: set[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -12,9 +11,16 @@ from pydantic import AfterValidator, Field
 
 from dlc.buildspec.problems import did_you_mean
 from dlc.buildspec.validation import Model
-from dlc.jobs.job_file import is_address
-from dlc.submit.places import PlaceOptions, Refusal, SubmittedGroup, SubmittedJob
-from dlc.submit.refusals import name_group_keys, refuse_image, refuse_shared_memory, refuse_variables
+from dlc.jobs.spec.job_spec import Group, JobSpec
+from dlc.jobs.spec.values import is_address
+from dlc.submit.places import PlaceOptions, Refusal
+from dlc.submit.refusals import (
+    name_group_keys,
+    refuse_group_images,
+    refuse_images,
+    refuse_shared_memory,
+    refuse_variables,
+)
 
 # How a site runs containers, and without one.
 PYXIS: Final = "pyxis"
@@ -103,12 +109,12 @@ class OPTIONS(PlaceOptions):
     groups: dict[str, GroupOptions] = Field(default={}, description="what groups have of their own")
 
 
-def find_folder(job: SubmittedJob, options: OPTIONS) -> Path:
+def find_folder(job: JobSpec, options: OPTIONS) -> Path:
     """Return the folder that holds the job's code, its log and what each host writes."""
     return Path(options.folder, job.name) if options.folder else job.folder
 
 
-def refuse_job(job: SubmittedJob, options: OPTIONS) -> list[Refusal]:
+def refuse_job(job: JobSpec, options: OPTIONS) -> list[Refusal]:
     """Return what Slurm cannot do of the job."""
     return [
         *_refuse_image(job, options),
@@ -125,36 +131,38 @@ def is_file(image: str, ending: str) -> bool:
     return image.startswith(("/", ".")) or image.endswith(ending)
 
 
-def _refuse_image(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
-    if options.container == PYXIS and not is_file(job.image, SQSH):
-        yield from refuse_image(job, f"or a {SQSH} file that the nodes have")
-    # Of the schemes of apptainer only this one is that of Docker references.
-    elif options.container == APPTAINER and not is_file(job.image, SIF):
-        image = job.image.removeprefix("docker://")
-        yield from () if "://" in image else refuse_image(replace(job, image=image), f"or a {SIF} file")
+def _refuse_image(job: JobSpec, options: OPTIONS) -> Iterator[Refusal]:
+    images = [*job.list_images()]
+    if options.container == PYXIS:
+        asked = [(keys, image) for keys, image in images if not is_file(image, SQSH)]
+        yield from refuse_images(asked, f"or a {SQSH} file that the nodes have")
+    elif options.container == APPTAINER:
+        # Of the schemes of apptainer only this one is that of Docker references.
+        asked = [(keys, image.removeprefix("docker://")) for keys, image in images if not is_file(image, SIF)]
+        yield from refuse_images([(keys, image) for keys, image in asked if "://" not in image], f"or a {SIF} file")
+    else:
+        yield from refuse_group_images(job)
 
 
-def _refuse_values(job: SubmittedJob) -> Iterator[Refusal]:
-    for group in job.groups:
-        if group.gpus == "all" or group.gpus.startswith('"'):
+def _refuse_values(job: JobSpec) -> Iterator[Refusal]:
+    for group in job.host_groups:
+        if group.gpus and not group.gpus.isdigit():
             keys = name_group_keys(group.name, "gpus")
-            yield Refusal(keys, "a number of GPUs, because Slurm chooses which", group.gpus.strip('"'))
+            yield Refusal(keys, "a number of GPUs, because Slurm chooses which", group.gpus)
     if job.user:
         yield Refusal(("user",), "no other user: Slurm runs a job as who submits it", job.user)
 
 
-def _refuse_paths(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
-    folders: list[tuple[tuple[str, ...], str]] = [(("channels", name), word) for name, word in job.channels.items()]
-    folders += [(("checkpoints",), job.checkpoints), (("places", "slurm", "folder"), str(find_folder(job, options)))]
-    for keys, word in folders:
+def _refuse_paths(job: JobSpec, options: OPTIONS) -> Iterator[Refusal]:
+    for keys, word in (*job.list_data(), (("places", "slurm", "folder"), str(find_folder(job, options)))):
         if is_address(word):
             yield Refusal(keys, "a folder that all nodes see", word, "copy it there first")
         elif NO_PATH.search(word):
             yield Refusal(keys, "a path without spaces, colons, commas, quotes, #, % and backslashes", word)
 
 
-def _refuse_options(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
-    names = [group.name for group in job.groups]
+def _refuse_options(job: JobSpec, options: OPTIONS) -> Iterator[Refusal]:
+    names = [group.name for group in job.host_groups]
     for name in options.groups:
         if name not in names:
             keys = ("places", "slurm", "groups", name)
@@ -164,7 +172,7 @@ def _refuse_options(job: SubmittedJob, options: OPTIONS) -> Iterator[Refusal]:
         yield Refusal(("places", "slurm", "bundle"), f"a bundle with container: {OCI}, and only there", found)
 
 
-def by_group(options: OPTIONS, group: SubmittedGroup) -> Mapping[str, str]:
+def by_group(options: OPTIONS, group: Group) -> Mapping[str, str]:
     """Return the options of one component of the job, the empty ones left out.
 
     An instance type is a feature of its nodes, as AWS ParallelCluster calls them: sbatch refuses one that no node has.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dlc.jobs.run.job import GRACE, ONLY_GROUP
 from dlc.jobs.run.job_folder import CHANNEL
-from dlc.jobs.run.limits import count_bytes
-from dlc.submit.places import STOPPED, STOPPED_CODE, Document, SubmittedGroup, SubmittedJob
+from dlc.jobs.spec.job_spec import GRACE, ONLY_GROUP, Group, JobSpec
+from dlc.jobs.spec.limits import count_bytes
+from dlc.submit.places import STOPPED, STOPPED_CODE, Document
 from dlc.submit.refusals import has_registry
 from dlc.submit.slurm.options import (
     APPTAINER,
@@ -122,7 +122,7 @@ exit "$code"
 """
 
 
-def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
+def render_job(job: JobSpec, options: OPTIONS) -> Document:
     """Return the sbatch file."""
     folder = find_folder(job, options)
     parts = [
@@ -137,7 +137,7 @@ def render_job(job: SubmittedJob, options: OPTIONS) -> Document:
     return Document(NAME, "\n".join(parts), folder)
 
 
-def _list_directives(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterator[str]:
+def _list_directives(job: JobSpec, options: OPTIONS, folder: Path) -> Iterator[str]:
     """Yield the lines for sbatch: those of the whole job, then those of each component."""
     whole = [
         f"--job-name={job.name}",
@@ -148,13 +148,13 @@ def _list_directives(job: SubmittedJob, options: OPTIONS, folder: Path) -> Itera
         "--export=ALL",
     ]
     yield from (f"#SBATCH {word}" for word in whole)
-    for number, group in enumerate(job.groups):
+    for number, group in enumerate(job.host_groups):
         if number:
             yield "#SBATCH hetjob"
         yield from (f"#SBATCH {word}" for word in _list_component(job, group, options))
 
 
-def _list_component(job: SubmittedJob, group: SubmittedGroup, options: OPTIONS) -> Iterator[str]:
+def _list_component(job: JobSpec, group: Group, options: OPTIONS) -> Iterator[str]:
     yield f"--nodes={group.hosts}"
     yield f"--ntasks={group.hosts}"
     yield "--ntasks-per-node=1"
@@ -174,21 +174,21 @@ def _list_component(job: SubmittedJob, group: SubmittedGroup, options: OPTIONS) 
     yield from (*options.extra, *options.groups.get(group.name, GroupOptions()).extra)
 
 
-def _list_settings(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterator[str]:
+def _list_settings(job: JobSpec, options: OPTIONS, folder: Path) -> Iterator[str]:
     """Yield what the shell is told of the job: its folder, its config files, its nodes, its variables."""
     yield f"folder={shlex.quote(str(folder))}"
     program = {"sagemaker_program": json.dumps(job.program)}
-    yield f"hyperparameters={_quote_json({**program, **job.hyperparameters})}"
+    yield f"hyperparameters={_quote_json({**program, **job.parameters})}"
     yield f"channels={_quote_json({name: dict(CHANNEL) for name in job.channels})}"
     lists = _name_node_lists(job)
     quoted = " ".join(f'"${name}"' for name in lists.values())
     yield f"nodes=({quoted})"
-    for key, value in job.environment.items():
+    for key, value in job.variables.items():
         yield f"export {key}={shlex.quote(value)}"
-    if GRACE not in job.environment:
+    if GRACE not in job.variables:
         yield f"export {GRACE}={job.grace}"
     # Slurm calls a job complete whose script ends with 0, and jobs that follow it would begin.
-    if STOPPED not in job.environment:
+    if STOPPED not in job.variables:
         yield f"export {STOPPED}={STOPPED_CODE}"
     if list(lists) != [ONLY_GROUP]:
         groups = ";".join(f"{group}=${name}" for group, name in lists.items())
@@ -199,14 +199,14 @@ def _quote_json(value: Mapping[str, object]) -> str:
     return shlex.quote(json.dumps(value, indent=2))
 
 
-def _name_node_lists(job: SubmittedJob) -> dict[str, str]:
+def _name_node_lists(job: JobSpec) -> dict[str, str]:
     """Map groups to the variable that has the list of their nodes."""
-    if len(job.groups) == 1:
-        return {job.groups[0].name: "SLURM_JOB_NODELIST"}
-    return {group.name: f"SLURM_JOB_NODELIST_HET_GROUP_{number}" for number, group in enumerate(job.groups)}
+    if len(job.host_groups) == 1:
+        return {job.host_groups[0].name: "SLURM_JOB_NODELIST"}
+    return {group.name: f"SLURM_JOB_NODELIST_HET_GROUP_{number}" for number, group in enumerate(job.host_groups)}
 
 
-def _list_links(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterator[str]:
+def _list_links(job: JobSpec, options: OPTIONS, folder: Path) -> Iterator[str]:
     """Yield the lines by which a host's folder leads to the channels and the checkpoints.
 
     In a container of apptainer they are mounted instead.
@@ -214,22 +214,43 @@ def _list_links(job: SubmittedJob, options: OPTIONS, folder: Path) -> Iterator[s
     checkpoints = _find_checkpoints(job, options, folder)
     if checkpoints:
         yield f"mkdir -p {shlex.quote(checkpoints)}"
-    if options.container == APPTAINER:
-        return
-    links = {f"input/data/{name}": path for name, path in job.channels.items()}
-    links |= {CHECKPOINTS: checkpoints} if checkpoints else {}
-    if links:
-        yield "for host in $hosts; do"
-        yield from (f'  ln -sfn {shlex.quote(path)} "$folder/hosts/$host/{place}"' for place, path in links.items())
-        yield "done"
+    links = {**_find_links(job.channels), **({CHECKPOINTS: checkpoints} if checkpoints else {})}
+    if links and options.container != APPTAINER:
+        yield from _loop("$hosts", _link(links))
+    yield from _list_own_channels(job, options)
 
 
-def _find_checkpoints(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
+def _list_own_channels(job: JobSpec, options: OPTIONS) -> Iterator[str]:
+    """Yield the lines that give the hosts of a group its channels, if it has some beside the job's."""
+    for name, variable in _name_node_lists(job).items():
+        own = job.groups[name].channels if name in job.groups else {}
+        known = _quote_json({channel: dict(CHANNEL) for channel in {**job.channels, **own}})
+        told = f"printf '%s\\n' {known} >\"$folder/hosts/$host/input/config/inputdataconfig.json\""
+        links = _link(_find_links(own)) if options.container != APPTAINER else []
+        if own:
+            yield from _loop(f'$(scontrol show hostnames "${variable}")', [told, *links])
+
+
+def _find_links(channels: Mapping[str, str]) -> dict[str, str]:
+    return {f"input/data/{name}": path for name, path in channels.items()}
+
+
+def _link(links: Mapping[str, str]) -> list[str]:
+    return [f'ln -sfn {shlex.quote(path)} "$folder/hosts/$host/{place}"' for place, path in links.items()]
+
+
+def _loop(hosts: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"for host in {hosts}; do"
+    yield from (f"  {line}" for line in lines)
+    yield "done"
+
+
+def _find_checkpoints(job: JobSpec, options: OPTIONS, folder: Path) -> str:
     """Return the folder of checkpoints; a job that may start again on other nodes always has a common one."""
     return job.checkpoints or (str(folder / CHECKPOINTS) if options.requeue == "yes" else "")
 
 
-def _make_step(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
+def _make_step(job: JobSpec, options: OPTIONS, folder: Path) -> str:
     """Return the lines that run one step over all components, or one for each, and wait for the end."""
     begin = REQUEUE.format(signal=WARNING) if options.requeue == "yes" else ""
     end = REQUEUE_END if options.requeue == "yes" else ""
@@ -239,56 +260,66 @@ def _make_step(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
         start = f"(\nsteps=\n{steps}{WAIT_FOR_ALL}"
     else:
         start = f"srun {COMPONENTS.join(parts)} &\nstep=$!\n"
-    return f"{begin}{_make_host(job, options, folder)}\n{start}{WAIT}{end}"
+    name = "unset SLURMD_NODENAME\n" if options.container == OCI else ""
+    hosts = _name_host_words(job, options, folder)
+    said = "".join(f"{variable}={shlex.quote(words)}\n" for words, variable in hosts.items())
+    return f"{begin}{name}{said}{start}{WAIT}{end}"
 
 
-def _make_host(job: SubmittedJob, options: OPTIONS, folder: Path) -> str:
-    """Return the line that says what runs on each host, in which $0 is its folder without its name."""
+def _name_host_words(job: JobSpec, options: OPTIONS, folder: Path) -> dict[str, str]:
+    """Map what runs on hosts to its variable; groups may differ in their image and their channels."""
+    found = dict.fromkeys(_make_host(job, group, options, folder) for group in job.host_groups)
+    return {words: f"host_{number}" if number else "host" for number, words in enumerate(found)}
+
+
+def _make_host(job: JobSpec, group: Group, options: OPTIONS, folder: Path) -> str:
+    """Return what runs on each host of a group, in which $0 is its folder without its name."""
     train = shlex.join(("train", *job.arguments))
     launcher = shlex.join(options.launcher)
     inside = f'SAGEMAKER_BASE_DIR="$0/$SLURMD_NODENAME" exec {launcher} {train}'
     if options.container == OCI:
-        several = f"{ONE_JOB}; " if len(job.groups) > 1 else ""
+        several = f"{ONE_JOB}; " if len(job.host_groups) > 1 else ""
         inside = f"{NAME_OF_THE_NODE}; {several}{inside}"
     if options.container == APPTAINER:
         binds = [f'"$0/$SLURMD_NODENAME:{BASE}"']
-        binds += [shlex.quote(f"{path}:{BASE}/input/data/{name}:ro") for name, path in job.channels.items()]
+        binds += [shlex.quote(f"{path}:{BASE}/input/data/{name}:ro") for name, path in group.channels.items()]
         checkpoints = _find_checkpoints(job, options, folder)
         binds += [shlex.quote(f"{checkpoints}:{BASE}/{CHECKPOINTS}")] if checkpoints else []
-        gpus = " --nv" if any(group.gpus for group in job.groups) else ""
+        gpus = " --nv" if any(group.gpus for group in job.host_groups) else ""
         words = " ".join(f"--bind {bind}" for bind in binds)
         inside = (
-            f"exec apptainer exec --no-home --writable-tmpfs{gpus} {words} {_name_sif(job.image)} {launcher} {train}"
+            f"exec apptainer exec --no-home --writable-tmpfs{gpus} {words} {_name_sif(group.image)} {launcher} {train}"
         )
-    name = "unset SLURMD_NODENAME\n" if options.container == OCI else ""
-    return f"{name}host={shlex.quote(inside)}"
+    return inside
 
 
-def _list_components(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:
+def _list_components(job: JobSpec, options: OPTIONS, folder: Path) -> list[str]:
     """Return what srun is told of each component."""
-    several = len(job.groups) > 1
+    several = len(job.host_groups) > 1
+    hosts = _name_host_words(job, options, folder)
     parts = []
-    for number, group in enumerate(job.groups):
+    for number, group in enumerate(job.host_groups):
         words = [f"--het-group={number}"] if several else []
         words += ["--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--export=ALL"]
         # srun takes it from sbatch no more since Slurm 22.05.
         words += [f"--cpus-per-task={math.ceil(float(group.cpus))}"] if group.cpus else []
-        words += _list_container_words(job, options, folder)
-        parts.append(f'{" ".join(words)} /bin/sh -c "$host" "$folder/hosts"')
+        words += _list_container_words(job, group, options, folder)
+        host = hosts[_make_host(job, group, options, folder)]
+        parts.append(f'{" ".join(words)} /bin/sh -c "${host}" "$folder/hosts"')
     return parts
 
 
-def _list_container_words(job: SubmittedJob, options: OPTIONS, folder: Path) -> list[str]:
+def _list_container_words(job: JobSpec, group: Group, options: OPTIONS, folder: Path) -> list[str]:
     """Return the options of srun that start a container; apptainer is a command of each host."""
     if options.container == OCI:
         return [f"--container={shlex.quote(options.bundle)}"]
     if options.container in (NONE, APPTAINER):
         return []
     checkpoints = _find_checkpoints(job, options, folder)
-    mounts = [f"{folder}:{folder}", *(f"{path}:{path}:ro" for path in job.channels.values())]
+    mounts = [f"{folder}:{folder}", *(f"{path}:{path}:ro" for path in group.channels.values())]
     mounts += [f"{checkpoints}:{checkpoints}"] if checkpoints and not checkpoints.startswith(f"{folder}/") else []
     return [
-        f"--container-image={shlex.quote(_name_enroot(job.image))}",
+        f"--container-image={shlex.quote(_name_enroot(group.image))}",
         f"--container-mounts={shlex.quote(','.join(mounts))}",
         "--no-container-mount-home",
     ]

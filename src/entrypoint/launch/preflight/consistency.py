@@ -35,6 +35,8 @@ def host_facts(request: Request) -> dict[str, Any]:
     counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
     facts = {
         "image": request.environ.get(CONTENT_KEY, "")[:KEY_DIGITS],
+        # Hosts that train together have one image; a group beside them may have its own.
+        "part": "" if cluster.current_host in request.hosts else cluster.current_group,
         "hosts": _shorten_list(cluster.hosts),
         "groups": _shorten_list(
             [f"{group.name} ({group.instance_type}): {' '.join(group.hosts)}" for group in cluster.groups]
@@ -55,8 +57,12 @@ def host_facts(request: Request) -> dict[str, Any]:
 def compare_hosts(known: Mapping[str, Mapping[str, Any]]) -> list[HostFinding]:
     """Return what does not fit together, from the facts of each host (host -> facts): the same list on each."""
     distributed = {host: facts for host, facts in known.items() if facts["processes"]}
+    parts: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for host, facts in known.items():
+        parts.setdefault(facts.get("part", ""), {})[host] = facts
+    remedy = "use one image, by digest, for every host that trains, and for every host of another group"
     checks = (
-        (known, "image", "the hosts run different images", "use one image, by digest, for every host of the job"),
+        *((part, "image", "the hosts run different images", remedy) for part in parts.values()),
         (known, "hosts", "the hosts were given different lists of hosts", "give each the same resourceconfig.json"),
         (known, "groups", "the hosts were given different instance groups", "give each the same resourceconfig.json"),
         (known, "strategy", "the hosts chose different strategies", "give each the same hyperparameters.json"),

@@ -13,7 +13,7 @@ SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})(?:b|([kmgtp])(?:
 GPUS = re.compile(r'all|[0-9]{1,9}|("?)device=([\w:/.-]+(?:,[\w:/.-]+)*)\1', re.ASCII)
 # Begins a value of --gpus, not a group.
 DEVICES = re.compile(r'"?device=')
-# Somebody said that there is no limit.
+# The job says that there is no limit.
 UNLIMITED = "0"
 # Each is 1,024 times the one before.
 UNITS = " kmgtp"
@@ -34,11 +34,6 @@ def read_memory(word: str) -> str:
     return size if count_bytes(size) else ""
 
 
-def read_stated_memory(word: str) -> str:
-    """Return the value of --memory, UNLIMITED if it says that there is no limit. Raises ValueError as `read_memory`."""
-    return read_memory(word) or UNLIMITED
-
-
 def read_size(word: str) -> str:
     """Return a size in its shortest spelling: 4gb, 4GiB and 4G are 4g, as for docker. Raises ValueError otherwise."""
     found = SIZE.fullmatch(word)
@@ -54,10 +49,14 @@ def read_gpus(word: str) -> str:
     if not found:
         raise ValueError("`all` or a number of GPUs, or some of them, such as device=0,1")
     if found[2]:
-        # The client reads CSV: without the quotes it would take a second device for another setting.
-        return f'"device={found[2]}"'
+        return f"device={found[2]}"
     # The engine would want a GPU driver for 0 too.
     return word.lstrip("0")
+
+
+def quote_gpus(gpus: str) -> str:
+    """Return --gpus as the docker client reads it, which is CSV: it would take a second device for another setting."""
+    return f'"{gpus}"' if gpus.startswith("device=") else gpus
 
 
 def count_bytes(size: str) -> int:

@@ -19,12 +19,11 @@ from launch.job.source import S3, Source
 from launch.plan import frameworks, install
 from launch.plan.host_plan import make_host_plan, variables_passed_on
 from launch.plan.request import Request, job_python, read_request, with_own_interface
-from launch.plan.strategies import single
+from launch.plan.strategy import find_warnings
 from launch.preflight import host_checks
 from launch.supervision import failure_report
 from launch.supervision.settings import (
     END_GRACE_SECONDS,
-    RAY_END_GRACE_SECONDS,
     Settings,
     assumed_grace,
     found_checkpoints,
@@ -76,7 +75,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         outcome = _run_part(request, settings)
     if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
-        warnings = [] if request.strategy else single.find_warnings(request.cluster, request.job, environ)
+        warnings = [] if request.strategy else find_warnings(request.cluster, request.job, environ)
         _print_lines(f"{what}: {why}" for what, why in warnings)
     return outcome.exit_code
 
@@ -125,15 +124,16 @@ def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcom
 def _run_settings(request: Request) -> Settings:
     environ = request.environ
     limits = stop_limits(environ)
-    is_ray = request.strategy is not None and request.strategy.strategy == "ray"
+    end_grace = END_GRACE_SECONDS if request.row.end_grace is None else request.row.end_grace
     return Settings(
         host=request.cluster.current_host,
         stop_grace=limits.stop,
         stop_margin=limits.margin,
-        end_grace=read_seconds(environ, "DLC_END_GRACE", RAY_END_GRACE_SECONDS if is_ray else END_GRACE_SECONDS),
+        end_grace=read_seconds(environ, "DLC_END_GRACE", end_grace),
         hang_timeout=read_seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
         log_folder=request.paths.launcher if read_choice(environ, "DLC_LOGS") else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
+        starters=request.row.starters,
     )
 
 

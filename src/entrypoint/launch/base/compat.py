@@ -11,6 +11,7 @@ from collections import namedtuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
     from typing import NamedTuple as NamedTuple
 else:
@@ -33,6 +34,12 @@ def load_module(name: str) -> Any:
     """Return the module with this full name: importlib.import_module without the import of importlib."""
     __import__(name)
     return sys.modules[name]
+
+
+def load_folder(package: str, path: Iterable[str]) -> list[Any]:
+    """Return the modules in the folders of a package, by their names. `path` is its `__path__`."""
+    names = {name for folder in path for name in os.listdir(folder) if name.endswith(".py")} - {"__init__.py"}
+    return [load_module(f"{package}.{name[:-3]}") for name in sorted(names)]
 
 
 class Unfailing:

@@ -18,7 +18,7 @@ DEBUG = "DLC_COMPILER_DEBUG"
 STRICT = "DLC_COMPILER_STRICT"
 ENABLED = "sagemaker_training_compiler_enabled"
 DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
-BACKENDS = ("inductor", "xla")
+BACKENDS = INDUCTOR, XLA = ("inductor", "xla")
 # As dlc_runtime reads them
 ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 # What dlc_runtime alone reads, DLC_COMPILER_NAME of docs/compiler.md: a value that it does not know is told first
@@ -48,8 +48,8 @@ class CompilerChoice(NamedTuple):
         return self.backend in BACKENDS
 
 
-def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> CompilerChoice:
-    """Return what is asked for. With `strategy` xla the hyperparameter means XLA, whatever the image's default.
+def choose_compiler(environ: Mapping[str, str], job: Job, own: str) -> CompilerChoice:
+    """Return what is asked for. With the strategy's `own` the hyperparameter means that, whatever the image's default.
 
     Raises LaunchError for a value that is not one of those that a switch takes.
     """
@@ -63,7 +63,7 @@ def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> Comp
     _check_rest(environ)
     if asked:
         return CompilerChoice(SWITCH, asked, debug)
-    return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _word(environ, DEFAULT, BACKENDS), debug)
+    return CompilerChoice(ENABLED, own or _word(environ, DEFAULT, BACKENDS), debug)
 
 
 def as_decisions(found: CompilerChoice) -> tuple[Decision, ...]:

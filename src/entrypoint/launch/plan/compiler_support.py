@@ -10,6 +10,7 @@ from launch.base.paths import Paths
 from launch.discovery.devices import Devices
 from launch.plan.compiler_choice import DEBUG, DEFAULT, SWITCH, CompilerChoice
 from launch.plan.context import Context
+from launch.plan.strategies import StrategyChoice
 
 # Of PyTorch: dlc_runtime asks torch.compiler.is_compiling in every step
 FIRST_IN_PLACE = (2, 3)
@@ -17,10 +18,10 @@ FIRST_IN_PLACE = (2, 3)
 LINE = "dlc_runtime.pth"
 
 
-def require_supported(context: Context, found: CompilerChoice, strategy: str) -> None:
+def require_supported(context: Context, found: CompilerChoice, strategy: StrategyChoice | None) -> None:
     """Raise LaunchError unless the image and the job fit the compiler. Of an unknown environment all is believed.
 
-    `strategy` is "" for hosts that are no part of the distributed group.
+    `strategy` is None for hosts that are no part of the distributed group.
     """
     if not found.backend:
         _refuse_compiler(
@@ -32,7 +33,7 @@ def require_supported(context: Context, found: CompilerChoice, strategy: str) ->
         _refuse_compiler(found, "inductor compiles PyTorch", "an image with PyTorch", "TensorFlow", f"set {SWITCH}=xla")
 
 
-def _require_pytorch(context: Context, found: CompilerChoice, strategy: str) -> None:
+def _require_pytorch(context: Context, found: CompilerChoice, strategy: StrategyChoice | None) -> None:
     torch = f"PyTorch {torch_version(context.venv)}".strip()
     if found.backend == "xla" and "torch_xla" not in context.installed:
         remedy = f"{_nearest_remedy(context)}, or take an image of the flavor xla"
@@ -45,14 +46,16 @@ def _require_pytorch(context: Context, found: CompilerChoice, strategy: str) -> 
         _require_inductor(context, found, strategy)
     elif strategy:
         # Its devices are threads of one process
-        per_host = 1 if strategy == "xla" else context.processes_per_host
+        per_host = 1 if strategy.row.compiler else context.processes_per_host
         _require_one_world(context, found, per_host * len(context.hosts))
 
 
-def _require_inductor(context: Context, found: CompilerChoice, strategy: str) -> None:
-    if strategy == "xla":
+def _require_inductor(context: Context, found: CompilerChoice, strategy: StrategyChoice | None) -> None:
+    if strategy and strategy.row.compiler not in ("", found.backend):
         remedy = f"set {SWITCH}=xla, or let torchrun start the ranks (sagemaker_torch_distributed_enabled)"
-        _refuse_compiler(found, "inductor leaves XLA devices alone", "another strategy", "strategy xla", remedy)
+        _refuse_compiler(
+            found, "inductor leaves XLA devices alone", "another strategy", f"strategy {strategy.row.name}", remedy
+        )
     if not _in_packages(context.venv, LINE):
         remedy = f"use the image's own environment (no DLC_VENV), or set {SWITCH}=off"
         _refuse_compiler(found, "nothing would be compiled", f"dlc_runtime in {context.venv}", "none", remedy)

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 
-from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.errors import CONFIG, LaunchError
 from launch.base.files import can_make_folder
 from launch.base.paths import Paths
 from launch.base.process_spec import Decision
@@ -17,6 +17,8 @@ from launch.plan.context import LARGEST_SCRIPT_BYTES, Context
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from launch.plan.strategies import Strategy
 
 KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py", "ray")
 # This one or a later one: Keras is Keras 3, and there are no Estimators
@@ -89,10 +91,9 @@ def _files(module: str, below: str) -> list[str]:
     return [f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"]
 
 
-def keras_warning(strategy: str, env: Mapping[str, str], installed: frozenset[str]) -> tuple[Decision, ...]:
+def keras_warning(strategy: Strategy, env: Mapping[str, str], installed: frozenset[str]) -> tuple[Decision, ...]:
     """Warn if Keras 3 meets a strategy that it fails under. `env` is that of the processes."""
-    meets = strategy in ("horovod", "mpi", "tf_multi_worker", "tf_parameter_server")
-    if not meets or TENSORFLOW_2_16 not in installed or env.get(LEGACY_KERAS) in ON:
+    if not strategy.needs_keras_2 or TENSORFLOW_2_16 not in installed or env.get(LEGACY_KERAS) in ON:
         return ()
     return (Decision("warning: Keras 3 fails below Horovod and MultiWorkerMirroredStrategy", _remedy(env)),)
 
@@ -135,30 +136,6 @@ def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
     if env.get(LEGACY_KERAS) in ON and re.search(_MIXED, text):
         return f"the script mixes keras, which is Keras 3, with tf.keras; {_OTHER_IMPORT}, or set {LEGACY_KERAS}=0"
     return ""
-
-
-# The platform's, which Estimators know, and TensorFlow 2's
-CHIEF_NAMES = ("master", "chief")
-
-
-def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[str, str]:
-    """Return what TF_CONFIG calls the first task of a job with parameter servers, and why.
-
-    Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
-    """
-    name = environ.get("DLC_TF_CHIEF")
-    if not name:
-        is_late = TENSORFLOW_2_16 in installed
-        return CHIEF_NAMES[is_late], "ParameterServerStrategy's name" if is_late else "the platform's name"
-    if name not in CHIEF_NAMES:
-        raise LaunchError(
-            CONFIG,
-            "what TF_CONFIG calls the first task",
-            where="DLC_TF_CHIEF",
-            expected=" or ".join(CHIEF_NAMES),
-            found=shown(name),
-        )
-    return name, "DLC_TF_CHIEF"
 
 
 def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: bool) -> dict[str, str]:

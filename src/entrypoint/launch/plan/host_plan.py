@@ -10,7 +10,8 @@ from launch.discovery.cluster import DEFAULT_INTERFACE
 from launch.job import entry_point, instance_groups
 from launch.job.entry_point import EntryPoint
 from launch.job.hyperparameters import JOB_NAME, SDK3_PROGRAM
-from launch.plan.compiler_choice import as_decisions
+from launch.plan import tf_data_service
+from launch.plan.compiler_choice import XLA, as_decisions
 from launch.plan.context import Context
 from launch.plan.frameworks import (
     accelerate_variables,
@@ -23,7 +24,7 @@ from launch.plan.install import home_variables, package_variables, pip_arguments
 from launch.plan.network import address_of, data_service_variables, network_variables
 from launch.plan.request import Request, job_venv
 from launch.plan.sagemaker_environment import explain_left_out, explain_misspelt, sm_variables
-from launch.plan.strategies import tf_data_service
+from launch.plan.strategies import find_strategy
 from launch.plan.strategy import plan_processes
 
 TYPE_CHECKING = False
@@ -109,7 +110,7 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
         *launch.decisions,
         *as_decisions(request.compiler),
         *keras,
-        *keras_warning(launch.strategy, env, request.installed),
+        *keras_warning(find_strategy(launch.strategy), env, request.installed),
         *left_out,
         *explain_misspelt(request.environ),
     )
@@ -149,9 +150,8 @@ def _require_compiler(request: Request, context: Context) -> None:
     """Raise LaunchError if the compiler that is asked for cannot work; hosts outside the group run no strategy."""
     asked = request.compiler
     if asked.source and asked.backend != "off":
-        here = request.strategy is not None and request.cluster.current_host in request.hosts
-        strategy = request.strategy.strategy if here and request.strategy else ""
-        compat.load_module("launch.plan.compiler_support").require_supported(context, asked, strategy)
+        here = request.strategy if request.cluster.current_host in request.hosts else None
+        compat.load_module("launch.plan.compiler_support").require_supported(context, asked, here)
 
 
 def _compiler_variables(request: Request) -> dict[str, str]:
@@ -212,8 +212,7 @@ def _recorder_variables(request: Request) -> dict[str, str]:
 
 
 def _uses_xla(request: Request) -> bool:
-    by_strategy = request.strategy is not None and request.strategy.strategy == "xla"
-    return by_strategy or request.compiler.backend == "xla" or "PJRT_DEVICE" in request.environ
+    return XLA in (request.row.compiler, request.compiler.backend) or "PJRT_DEVICE" in request.environ
 
 
 def _job_region(request: Request) -> str:

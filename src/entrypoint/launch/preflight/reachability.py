@@ -86,8 +86,7 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
         return []
     more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
     shown = ", ".join(map(str, failed[:MOST_NAMED]))
-    is_needed = request.strategy is not None and request.strategy.strategy != "single"
-    return [HostFinding(f"{own} cannot reach {shown}{more}", REMEDY, is_error=is_needed)]
+    return [HostFinding(f"{own} cannot reach {shown}{more}", REMEDY, is_error=request.row.connects)]
 
 
 def exchange_findings(group: Member, findings: list[HostFinding]) -> list[HostFinding]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from launch.base import process_spec, settings
+from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch, ProcessSpec
+from launch.plan import frameworks
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
+from launch.plan.strategies import Question, Strategy, StrategyChoice, mpi
 
 # Until the server listens
 WAIT_SECONDS = 120
 # Of every collective too: a rank may save for minutes
 GLOO_TIMEOUT_SECONDS = 600
 
+CONTROLLER = "DLC_HOROVOD_CONTROLLER"
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
 
 def plan(context: Context) -> Launch:
     """Plan a process for every rank of this host, and on the leader the rendezvous server."""
+    frameworks.require_gpus(context)
     ranks = tuple(_rank_process(context, local_rank) for local_rank in range(context.processes_per_host))
     server = (_rendezvous_process(context),) if context.host_rank == 0 and _size(context) > 1 else ()
     return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
@@ -82,3 +87,30 @@ def _meeting_point(context: Context) -> tuple[str, int]:
         known = context.address(context.leader)
     port = settings.port_of(context.environ, settings.HOROVOD_PORT)
     return (known if len(context.hosts) > 1 else LOOPBACK), port
+
+
+def _plan_below_mpi(context: Context) -> Launch:
+    frameworks.require_gpus(context)
+    return mpi.plan(context)
+
+
+def _choose_controller(question: Question, choice: StrategyChoice) -> StrategyChoice:
+    """Return mpirun as what starts Horovod if the job wants that. Raises LaunchError for an unknown controller."""
+    controller = question.environ.get(CONTROLLER) or "gloo"
+    if controller not in ("gloo", "mpi"):
+        raise LaunchError(CONFIG, "controller", where=CONTROLLER, expected="gloo or mpi", found=shown(controller))
+    if controller == "gloo":
+        return choice
+    why = Decision("Horovod below mpirun", CONTROLLER)
+    return StrategyChoice(choice.source, mpi.ROW._replace(plan=_plan_below_mpi), (why,))
+
+
+ROW = Strategy(
+    "horovod",
+    plan,
+    asked_by=("sagemaker_horovod_enabled",),
+    order=2,
+    instead=_choose_controller,
+    rendezvous_port=settings.HOROVOD_PORT,
+    needs_keras_2=True,
+)

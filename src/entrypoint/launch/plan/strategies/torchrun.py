@@ -6,25 +6,16 @@ import re
 from collections.abc import Mapping
 
 from launch.base import process_spec
-from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
-from launch.base.settings import read_count
-from launch.discovery.cluster import Task
+from launch.base.settings import MASTER_PORT, read_count
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, join_host_port, thread_variables
+from launch.plan.strategies import Elastic, Question, Strategy
 
 DEFAULT_RESTARTS = 3
 LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
-
-
-class Elastic(NamedTuple):
-    """DLC_ELASTIC: how many hosts the job needs, may have, and how often torchrun starts its ranks again."""
-
-    least: int
-    most: int
-    restarts: int
 
 
 def plan(context: Context) -> Launch:
@@ -32,8 +23,6 @@ def plan(context: Context) -> Launch:
 
     Raises LaunchError for an entry point that is no Python script, or a malformed DLC_ELASTIC.
     """
-    if context.cluster.task:
-        return _one_rank(context, context.cluster.task)
     context.require_script("torchrun")
     per_host = context.processes_per_host
     argv = (
@@ -47,8 +36,11 @@ def plan(context: Context) -> Launch:
     return Launch("torchrun", (process,), _decisions(context))
 
 
-def _one_rank(context: Context, task: Task) -> Launch:
+def _plan_task(context: Context) -> Launch:
     """Plan the entry point with the variables that torchrun would give this rank."""
+    task = context.cluster.task
+    if task is None:
+        raise ValueError("no task")
     # If Slurm shows each task its own GPU alone, that is the first.
     confined = context.devices.num_gpus == 1 and task.local_size > 1
     variables = {
@@ -168,3 +160,20 @@ def _decisions(context: Context) -> tuple[Decision, ...]:
     if context.environ.get("DLC_ELASTIC"):
         return (Decision("elastic rendezvous", "DLC_ELASTIC"),)
     return ()
+
+
+def _sign_of_trainer(question: Question) -> str:
+    return "PET_NNODES" if question.environ.get("PET_NNODES") and question.job.program.endswith(".py") else ""
+
+
+ROW = Strategy(
+    "torchrun",
+    plan,
+    asked_by=("sagemaker_pytorch_ddp_enabled", "sagemaker_torch_distributed_enabled"),
+    order=4,
+    expected_by=_sign_of_trainer,
+    of_tasks=Strategy("task", _plan_task),
+    rendezvous_port=MASTER_PORT,
+    read_elastic=read_elastic,
+    starters=("torchrun",),
+)

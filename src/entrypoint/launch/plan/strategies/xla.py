@@ -6,9 +6,10 @@ import re
 
 from launch.base import process_spec
 from launch.base.process_spec import Decision, Launch
+from launch.plan.compiler_choice import XLA
 from launch.plan.context import Context
 from launch.plan.network import thread_variables
-from launch.plan.strategies import torchrun
+from launch.plan.strategies import Strategy, torchrun
 
 _MP_FN = re.compile(rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]", re.MULTILINE)
 
@@ -71,3 +72,15 @@ def _runtime_variables(context: Context, device: str) -> dict[str, str]:
         return {"CPU_NUM_DEVICES": str(devices), "XLA_THREAD_POOL_SIZE": str(threads)}
     # What torch_xla counts its processes by.
     return {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
+
+
+ROW = Strategy(
+    "xla",
+    plan,
+    asked_by=("sagemaker_pytorch_xla_multi_worker_enabled",),
+    order=6,
+    rendezvous_port=torchrun.ROW.rendezvous_port,
+    read_elastic=torchrun.read_elastic,
+    starters=torchrun.ROW.starters,
+    compiler=XLA,
+)

@@ -1,31 +1,27 @@
-"""TensorFlow's strategies of several workers: MultiWorkerMirroredStrategy, and parameter servers."""
+"""TensorFlow's parameter servers: on each host a worker and a server, which find the others in TF_CONFIG."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from launch.base import process_spec, settings
+from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan.context import Context
-from launch.plan.frameworks import chief_name
+from launch.plan.frameworks import TENSORFLOW_2_16
 from launch.plan.network import join_host_port
+from launch.plan.strategies import Question, Strategy, StrategyChoice, single
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+# The platform's, which Estimators know, and TensorFlow 2's
+CHIEF_NAMES = ("master", "chief")
 
 
-def plan_multi_worker(context: Context) -> Launch:
-    """Plan one process with TF_CONFIG, also on a single host."""
-    port = settings.port_of(context.environ, settings.TF_MULTI_WORKER_PORT)
-    config = {
-        "cluster": {"worker": [join_host_port(context.address(host), port) for host in context.hosts]},
-        "environment": "cloud",
-        "task": {"index": context.host_rank, "type": "worker"},
-    }
-    command = context.entry.command(context.python, context.job.arguments)
-    defaults = {"TF_CONFIG": json.dumps(config)}
-    return Launch("tf_multi_worker", (context.process(command, "worker", context.host_rank, defaults=defaults),))
-
-
-def plan_parameter_servers(context: Context) -> Launch:
+def plan(context: Context) -> Launch:
     """Plan the user's process with TF_CONFIG, and a server process on the CPU.
 
     A TF_CONFIG of the user's own says where its servers are: then there is none of ours.
@@ -70,3 +66,49 @@ def _cluster_spec(context: Context, chief: str) -> dict[str, Any]:
         "worker": [join_host_port(host, worker_port) for host in others],
         "ps": [join_host_port(host, server_port) for host in (first, *others)],
     }
+
+
+def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[str, str]:
+    """Return what TF_CONFIG calls the first task of a job with parameter servers, and why.
+
+    Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
+    """
+    name = environ.get("DLC_TF_CHIEF")
+    if not name:
+        is_late = TENSORFLOW_2_16 in installed
+        return CHIEF_NAMES[is_late], "ParameterServerStrategy's name" if is_late else "the platform's name"
+    if name not in CHIEF_NAMES:
+        raise LaunchError(
+            CONFIG,
+            "what TF_CONFIG calls the first task",
+            where="DLC_TF_CHIEF",
+            expected=" or ".join(CHIEF_NAMES),
+            found=shown(name),
+        )
+    return name, "DLC_TF_CHIEF"
+
+
+def _is_served(environ: Mapping[str, str], installed: frozenset[str]) -> bool:
+    """Return whether workers serve TensorFlow 2's chief for ever. Beside a `master` each trains, and each counts."""
+    return chief_name(environ, installed)[0] == "chief"
+
+
+def _need_several_hosts(question: Question, choice: StrategyChoice) -> StrategyChoice | None:
+    """Return a plain process on a single host, as the platform: there is nobody to share parameters with."""
+    if choice.source not in ROW.asked_by or len(question.cluster.hosts_of(question.groups)) > 1:
+        return choice
+    why = Decision("no parameter server", "there is one host to share parameters")
+    return StrategyChoice(choice.source, single.ROW, (why,)) if len(question.cluster.hosts) > 1 else None
+
+
+ROW = Strategy(
+    "tf_parameter_server",
+    plan,
+    asked_by=("sagemaker_parameter_server_enabled",),
+    order=1,
+    instead=_need_several_hosts,
+    counts_devices=False,
+    is_served=_is_served,
+    probe_port=settings.TF_WORKER_PORT,
+    needs_keras_2=True,
+)

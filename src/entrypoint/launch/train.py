@@ -16,7 +16,7 @@ from launch.base.settings import read_choice, read_count, read_exit_code, read_s
 from launch.discovery import own_name
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
-from launch.plan import frameworks, install
+from launch.plan import install
 from launch.plan.host_plan import make_host_plan, variables_passed_on
 from launch.plan.request import Request, job_python, read_request, with_own_interface
 from launch.plan.strategy import find_warnings
@@ -106,7 +106,7 @@ def _own_address(request: Request) -> str:
     return next(iter(host_addresses.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
 
 
-def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
+def _with_hint(outcome: Outcome, request: Request, env: Mapping[str, str]) -> Outcome:
     """Add to the outcome what to do about it if many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
@@ -114,7 +114,8 @@ def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcom
     from launch.job.failure_hints import find_hint
 
     lines = (*outcome.failure.error, *outcome.failure.last_lines)
-    advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
+    known = (row.find_advice(lines, env) for row in request.frameworks)
+    advice = next(filter(None, known), "") or find_hint(lines, request.job.dialect)
     if not advice:
         return outcome
     _print_lines([advice])
@@ -159,7 +160,7 @@ def _run_part(request: Request, settings: Settings, group: Member | None = None)
         outcome = failure_report.as_stopped(
             outcome, read_exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host
         )
-    outcome = _with_hint(outcome, request.job.dialect, env)
+    outcome = _with_hint(outcome, request, env)
     failure_report.write_file(paths.failure, outcome)
     return outcome
 

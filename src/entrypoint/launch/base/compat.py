@@ -36,10 +36,10 @@ def load_module(name: str) -> Any:
     return sys.modules[name]
 
 
-def load_folder(package: str, path: Iterable[str]) -> list[Any]:
-    """Return the modules in the folders of a package, by their names. `path` is its `__path__`."""
-    names = {name for folder in path for name in os.listdir(folder) if name.endswith(".py")} - {"__init__.py"}
-    return [load_module(f"{package}.{name[:-3]}") for name in sorted(names)]
+def list_modules(path: Iterable[str]) -> list[str]:
+    """Return the names of the modules of a package, whose `__path__` is given."""
+    files = {name for folder in path for name in os.listdir(folder) if name.endswith(".py")} - {"__init__.py"}
+    return sorted(name[:-3] for name in files)
 
 
 class Unfailing:

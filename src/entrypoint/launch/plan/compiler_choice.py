@@ -10,6 +10,7 @@ from launch.job.hyperparameters import Job
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import NoReturn
 
 
 SWITCH = "DLC_COMPILER"
@@ -46,6 +47,10 @@ class CompilerChoice(NamedTuple):
     @property
     def compiles(self) -> bool:
         return self.backend in BACKENDS
+
+    def refuse(self, what: str, expected: str, have: str, remedy: str) -> NoReturn:
+        """Raise LaunchError: this compiler cannot work here."""
+        raise LaunchError(CONFIG, what, where=self.source, expected=expected, found=have, remedy=remedy)
 
 
 def choose_compiler(environ: Mapping[str, str], job: Job, own: str) -> CompilerChoice:

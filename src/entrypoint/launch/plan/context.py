@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from launch.base.compat import NamedTuple
@@ -88,22 +87,15 @@ class Context(NamedTuple):
         env.update({name: value for name, value in (defaults or {}).items() if name not in self.environ})
         return ProcessSpec(argv, env, self.paths.code, role, rank, essential)
 
-    def script_has(self, pattern: re.Pattern[bytes]) -> bool:
+    def script_has(self, pattern: bytes) -> bool:
         """Return whether the entry point is a Python script that has the pattern."""
         if self.entry.kind != "script":
             return False
         try:
             with open(f"{self.paths.code}/{self.entry.name}", "rb") as file:
-                return pattern.search(file.read(LARGEST_SCRIPT_BYTES)) is not None
+                return re.search(pattern, file.read(LARGEST_SCRIPT_BYTES), re.MULTILINE) is not None
         except OSError:
             return False
-
-    def _explain_package(self) -> str:
-        """Tell what makes the entry point a package, which its name does not show."""
-        if self.entry.kind != "package":
-            return ""
-        mark = "setup.py" if os.path.isfile(f"{self.paths.code}/setup.py") else "pyproject.toml"
-        return f", because {mark} is beside it: name a module of it (-m {self.entry.module}), or move {mark} away"
 
     def require_script(self, strategy: str) -> None:
         """Raise LaunchError unless the entry point is a Python script: the strategy starts Python."""
@@ -113,5 +105,5 @@ class Context(NamedTuple):
                 "unsupported type of entry point",
                 where="sagemaker_program",
                 expected=f"a Python script for {strategy}",
-                found=f"the {self.entry.kind} {self.entry.name}{self._explain_package()}",
+                found=f"the {self.entry.kind} {self.entry.name}{self.entry.explain_package(self.paths.code)}",
             )

@@ -13,9 +13,9 @@ from launch.discovery.devices import Devices, detect_devices, find_interface
 from launch.job import instance_groups
 from launch.job.hyperparameters import GROUPS, Job, read_job
 from launch.plan.compiler_choice import CompilerChoice, choose_compiler
-from launch.plan.frameworks import find_installed
+from launch.plan.frameworks import Framework, find_installed, load_frameworks
 from launch.plan.network import Network
-from launch.plan.strategies import PLAIN, Question, Strategy, StrategyChoice, find_strategy
+from launch.plan.strategies import PLAIN, Question, Strategy, StrategyChoice
 from launch.plan.strategy import choose_strategy, requested_strategies
 
 TYPE_CHECKING = False
@@ -34,14 +34,14 @@ class Request(NamedTuple):
     strategy: StrategyChoice | None
     # Names of the distributed groups
     groups: tuple[str, ...]
-    # Libraries of the image (frameworks.py)
+    # Libraries of the image (frameworks)
     installed: frozenset[str]
     network: Network = Network()
 
     @property
     def row(self) -> Strategy:
         """Return the strategy, that of a plain process if the job has none."""
-        return self.strategy.row if self.strategy else find_strategy(PLAIN)
+        return self.strategy.row if self.strategy else PLAIN
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -64,9 +64,15 @@ class Request(NamedTuple):
         return choose_compiler(self.environ, self.job, self.row.compiler)
 
     @property
+    def frameworks(self) -> list[Framework]:
+        """Return the frameworks of the image, all that are known if that cannot be told."""
+        return load_frameworks(self.installed)
+
+    @property
     def records_collectives(self) -> bool:
-        """Return whether PyTorch's ranks talk over NCCL here: then its flight recorder can say who waits for whom."""
-        return self.strategy is not None and self.devices.num_gpus > 0 and "torch" in self.installed
+        """Return whether ranks talk over NCCL here, and their framework can say who waits for whom."""
+        is_recorded = bool(self.installed) and any(row.records_collectives for row in self.frameworks)
+        return self.strategy is not None and self.devices.num_gpus > 0 and is_recorded
 
     @property
     def starts_remotely(self) -> bool:

@@ -9,7 +9,7 @@ from launch.job import instance_groups
 from launch.job.hyperparameters import GROUPS, Job
 from launch.plan import tf_data_service
 from launch.plan.context import Context
-from launch.plan.strategies import PLAIN, Question, Strategy, StrategyChoice, find_strategy, load_strategies
+from launch.plan.strategies import PLAIN, Question, StrategyChoice, load_strategies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def _first_choice(job: Job, environ: Mapping[str, str]) -> StrategyChoice | None
     stated = environ.get("DLC_STRATEGY")
     if not stated:
         return next(iter(requested_strategies(job)), None)
-    known = {row.name: row for row in load_strategies() if row.plan}
+    known = {row.name: row for row in load_strategies()}
     if stated not in known:
         raise LaunchError(
             CONFIG, "no such strategy", where="DLC_STRATEGY", expected=f"one of {', '.join(known)}", found=shown(stated)
         )
-    return None if stated == PLAIN else StrategyChoice("DLC_STRATEGY", known[stated])
+    return None if known[stated] == PLAIN else StrategyChoice("DLC_STRATEGY", known[stated])
 
 
 def requested_strategies(job: Job) -> list[StrategyChoice]:
@@ -77,18 +77,12 @@ def plan_processes(context: Context, choice: StrategyChoice | None) -> Launch:
     if choice is None:
         found = find_warnings(context.cluster, context.job, context.environ)
         why = Decision("one plain process", "no distribution was asked for")
-        return _plan(find_strategy(PLAIN), context).with_decisions(*(found or [why]))
+        return PLAIN.plan(context).with_decisions(*(found or [why]))
     if context.cluster.current_host not in context.hosts and not choice.row.takes_every_host:
-        return _plan(find_strategy(PLAIN), context).with_decisions(_why_outside(context))
-    launch = _plan(choice.row, context)
+        return PLAIN.plan(context).with_decisions(_why_outside(context))
+    launch = choice.row.plan(context)
     why = Decision(f"strategy {choice.row.name}", choice.source)
     return launch.with_decisions(why, *choice.decisions, *_find_apart(context))
-
-
-def _plan(row: Strategy, context: Context) -> Launch:
-    if row.plan is None:
-        raise ValueError(f"nothing runs in place of {row.name}")
-    return row.plan(context)
 
 
 def find_warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:

@@ -1,5 +1,5 @@
-"""One strategy a file, which says in ROW what the other files ask. May import base, discovery, job, and plan's context,
-network and frameworks."""
+"""One strategy a file, which says in ROW what the other files ask. May import base, discovery, job, and
+plan's context, network, compiler_choice and frameworks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from launch.plan.context import Context
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-# Runs if nothing else is asked for
-PLAIN = "single"
+    from typing import Any
 
 
 class Question(NamedTuple):
@@ -47,20 +45,24 @@ class StrategyChoice(NamedTuple):
     decisions: tuple[Decision, ...] = ()
 
 
+def answer_nothing(*_: object) -> Any:
+    """Return what counts as no."""
+
+
 class Strategy(NamedTuple):
     """One way to start a job's processes. The defaults are those of one that starts a rank for each device."""
 
     # The value of DLC_STRATEGY
     name: str
-    # Returns this host's processes, starts nothing; None: something else runs in its place
-    plan: Callable[[Context], Launch] | None
+    # Returns this host's processes; starts nothing
+    plan: Callable[[Context], Launch]
     # Hyperparameters. If a job sets several, the lowest `order` wins
     asked_by: tuple[str, ...] = ()
     order: int = 100
     # More words for it that `dlc run --distributed` takes
     also_called: tuple[str, ...] = ()
     # Returns which sign of the platform asks for it, if the job asks for nothing
-    expected_by: Callable[[Question], str] = lambda _: ""
+    expected_by: Callable[[Question], str] = answer_nothing
     # Returns what runs when it was chosen; None is a plain process
     instead: Callable[[Question, StrategyChoice], StrategyChoice | None] = lambda _, choice: choice
     # Runs if the platform has started a launcher for each rank
@@ -72,7 +74,7 @@ class Strategy(NamedTuple):
     # One process on the first host is the whole job
     led: bool = False
     # Returns whether the first host's process ends the first host's part, though the other hosts never end
-    is_served: Callable[[Mapping[str, str], frozenset[str]], bool] = lambda *_: False
+    is_served: Callable[[Mapping[str, str], frozenset[str]], bool] = answer_nothing
     # The first host starts the ranks of the others
     starts_remotely: bool = False
     # Without stated groups it runs on all, and outside of stated ones too
@@ -82,7 +84,7 @@ class Strategy(NamedTuple):
     # That of the one port at which each host listens, if there is such a port
     probe_port: str = ""
     # Reads how many hosts may come and go
-    read_elastic: Callable[[Mapping[str, str]], Elastic | None] = lambda _: None
+    read_elastic: Callable[[Mapping[str, str]], Elastic | None] = answer_nothing
     # Roles of the processes that start ranks: their reports name the rank that failed
     starters: tuple[str, ...] = ()
     # DLC_END_GRACE, if the usual seconds do not fit
@@ -93,12 +95,21 @@ class Strategy(NamedTuple):
     needs_keras_2: bool = False
 
 
+def _plan_plain(context: Context) -> Launch:
+    command = context.entry.command(context.python, context.job.arguments)
+    return Launch("single", (context.process(command, "worker", 0),))
+
+
+# Runs if nothing else is asked for: the entry point as it is, whatever its type
+PLAIN = Strategy("single", _plan_plain, order=0, connects=False, counts_devices=False)
+
+
 def load_strategies() -> list[Strategy]:
     """Return all rows, in the order in which hyperparameters win."""
-    return sorted((module.ROW for module in compat.load_folder(__name__, __path__)), key=lambda row: row.order)
+    rows = [PLAIN] + [compat.load_module(f"{__name__}.{name}").ROW for name in compat.list_modules(__path__)]
+    return sorted(rows, key=lambda row: row.order)
 
 
 def find_strategy(name: str) -> Strategy:
     """Return the row of this name, that of a plain process if there is no such name."""
-    rows = {row.name: row for row in load_strategies()}
-    return rows.get(name) or rows[PLAIN]
+    return {row.name: row for row in load_strategies()}.get(name, PLAIN)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch, ProcessSpec
-from launch.plan import frameworks
 from launch.plan.context import Context
+from launch.plan.frameworks.horovod import require_gpus
 from launch.plan.network import LOOPBACK, thread_variables, url_host
 from launch.plan.strategies import Question, Strategy, StrategyChoice, mpi
 
@@ -21,7 +21,7 @@ RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variab
 
 def plan(context: Context) -> Launch:
     """Plan a process for every rank of this host, and on the leader the rendezvous server."""
-    frameworks.require_gpus(context)
+    require_gpus(context)
     ranks = tuple(_rank_process(context, local_rank) for local_rank in range(context.processes_per_host))
     server = (_rendezvous_process(context),) if context.host_rank == 0 and _size(context) > 1 else ()
     return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
@@ -90,7 +90,7 @@ def _meeting_point(context: Context) -> tuple[str, int]:
 
 
 def _plan_below_mpi(context: Context) -> Launch:
-    frameworks.require_gpus(context)
+    require_gpus(context)
     return mpi.plan(context)
 
 

@@ -10,8 +10,8 @@ from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import kubeflow
-from launch.plan import frameworks
 from launch.plan.context import Context
+from launch.plan.frameworks.horovod import imports_horovod, require_gpus
 from launch.plan.strategies import Question, Strategy
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
@@ -34,8 +34,8 @@ def plan(context: Context) -> Launch:
 
     Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
-    if frameworks.imports_horovod(context):
-        frameworks.require_gpus(context)
+    if imports_horovod(context):
+        require_gpus(context)
     if context.cluster.source == kubeflow.MPI_JOB:
         return _of_the_operator(context)
     _check_names(context)

@@ -8,9 +8,9 @@ from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan.context import Context
-from launch.plan.frameworks import TENSORFLOW_2_16
+from launch.plan.frameworks.tensorflow import has_keras_3
 from launch.plan.network import join_host_port
-from launch.plan.strategies import Question, Strategy, StrategyChoice, single
+from launch.plan.strategies import PLAIN, Question, Strategy, StrategyChoice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[s
     """
     name = environ.get("DLC_TF_CHIEF")
     if not name:
-        is_late = TENSORFLOW_2_16 in installed
+        is_late = has_keras_3(installed)
         return CHIEF_NAMES[is_late], "ParameterServerStrategy's name" if is_late else "the platform's name"
     if name not in CHIEF_NAMES:
         raise LaunchError(
@@ -98,7 +98,7 @@ def _need_several_hosts(question: Question, choice: StrategyChoice) -> StrategyC
     if choice.source not in ROW.asked_by or len(question.cluster.hosts_of(question.groups)) > 1:
         return choice
     why = Decision("no parameter server", "there is one host to share parameters")
-    return StrategyChoice(choice.source, single.ROW, (why,)) if len(question.cluster.hosts) > 1 else None
+    return StrategyChoice(choice.source, PLAIN, (why,)) if len(question.cluster.hosts) > 1 else None
 
 
 ROW = Strategy(

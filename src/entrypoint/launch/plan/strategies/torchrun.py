@@ -12,9 +12,10 @@ from launch.base.process_spec import Decision, Launch
 from launch.base.settings import MASTER_PORT, read_count
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, join_host_port, thread_variables
-from launch.plan.strategies import Elastic, Question, Strategy
+from launch.plan.strategies import Elastic, Question, Strategy, StrategyChoice, mpi
 
 DEFAULT_RESTARTS = 3
+SMDISTRIBUTED = "sagemaker_distributed_dataparallel_enabled"
 LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 
 
@@ -166,12 +167,26 @@ def _sign_of_trainer(question: Question) -> str:
     return "PET_NNODES" if question.environ.get("PET_NNODES") and question.job.program.endswith(".py") else ""
 
 
+def _replace_smdistributed(question: Question, choice: StrategyChoice) -> StrategyChoice:
+    """Return what runs in place of a library that AWS alone has: MPI, unless PyTorch runs a Python script."""
+    if choice.source != SMDISTRIBUTED:
+        return choice
+    job, installed = question.job, question.installed
+    is_torchrun = job.program.endswith(".py") and ("torch" in installed or not installed)
+    row = ROW if is_torchrun else mpi.ROW
+    decisions = [Decision(f"smdistributed runs on {row.name} with NCCL", "its library is in no public image")]
+    if is_torchrun and job.text(mpi.SMDDP_OPTIONS).strip():
+        decisions.append(Decision(f"{mpi.SMDDP_OPTIONS} is not used", "there is no mpirun"))
+    return StrategyChoice(choice.source, row, tuple(decisions))
+
+
 ROW = Strategy(
     "torchrun",
     plan,
-    asked_by=("sagemaker_pytorch_ddp_enabled", "sagemaker_torch_distributed_enabled"),
+    asked_by=("sagemaker_pytorch_ddp_enabled", "sagemaker_torch_distributed_enabled", SMDISTRIBUTED),
     order=4,
     expected_by=_sign_of_trainer,
+    instead=_replace_smdistributed,
     of_tasks=Strategy("task", _plan_task),
     rendezvous_port=MASTER_PORT,
     read_elastic=read_elastic,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from launch.base import process_spec
 from launch.base.process_spec import Decision, Launch
 from launch.plan.compiler_choice import XLA
@@ -11,7 +9,7 @@ from launch.plan.context import Context
 from launch.plan.network import thread_variables
 from launch.plan.strategies import Strategy, torchrun
 
-_MP_FN = re.compile(rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]", re.MULTILINE)
+_MP_FN = rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]"
 
 
 def plan(context: Context) -> Launch:

@@ -1,48 +1,51 @@
-"""Which libraries the image holds, by folder names: importing takes seconds; which Keras, whether Horovod has GPUs."""
+"""TensorFlow: its variables, which Keras `tf.keras` is, and what to do about what its scripts fail of."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 
-from launch.base.errors import CONFIG, LaunchError
-from launch.base.files import can_make_folder
-from launch.base.paths import Paths
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
 from launch.job.entry_point import MODULE, SCRIPT, EntryPoint
+from launch.plan.compiler_choice import SWITCH, XLA
 from launch.plan.context import LARGEST_SCRIPT_BYTES, Context
+from launch.plan.frameworks import Framework, HostFacts
+from launch.plan.strategies import Strategy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from launch.plan.strategies import Strategy
-
-KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py", "ray")
-# This one or a later one: Keras is Keras 3, and there are no Estimators
-TENSORFLOW_2_16 = "tensorflow 2.16"
+# Since then Keras is Keras 3, and there are no Estimators
+FIRST_WITH_KERAS_3 = (2, 16)
+_VERSION = r"tensorflow(?:_cpu|_gpu|_rocm)?-(\d+)\.(\d+)\b.*\.dist-info"
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 # As TensorFlow reads it
 ON = ("1", "true", "True")
 
 
-def framework_variables(installed: frozenset[str], region: str) -> dict[str, str]:
+def has_keras_3(installed: frozenset[str]) -> bool:
+    """Return whether this TensorFlow's own Keras is Keras 3, false if that is unknown."""
+    found = (re.fullmatch(_VERSION, name) for name in installed if name.startswith("tensorflow"))
+    return any(match and (int(match[1]), int(match[2])) >= FIRST_WITH_KERAS_3 for match in found)
+
+
+def _variables(facts: HostFacts) -> dict[str, str]:
     """Return what the platform's TensorFlow toolkit sets in its images, unless the user did."""
-    if "tensorflow" not in installed:
+    if "tensorflow" not in facts.installed:
         return {}
-    return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": region, "S3_USE_HTTPS": "1"}
+    return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": facts.region, "S3_USE_HTTPS": "1"}
 
 
-def keras_variables(
+def _keras_variables(
     entry: EntryPoint, folder: str, installed: frozenset[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[Decision, ...]]:
     """Return which Keras `tf.keras` is, with the reason; nothing if TensorFlow has one alone. `folder`: the code.
 
     The user's own setting stays. Without a word of the script it is Keras 2: Keras 3 fails below some strategies.
     """
-    if not installed >= {TENSORFLOW_2_16, "tf_keras"}:
+    if "tf_keras" not in installed or not has_keras_3(installed):
         return {}, ()
     stated = environ.get(LEGACY_KERAS)
     value, why = ("", "the user's setting") if stated is not None else _choice(dict(_sources(entry, folder)))
@@ -53,18 +56,19 @@ def keras_variables(
 
 def _choice(sources: Mapping[str, bytes]) -> tuple[str, str]:
     for name, text in sources.items():
-        if re.search(rb"^[ \t]*(from|import)[ \t]+transformers\b", text, re.MULTILINE) and _TF_MODEL.search(text):
+        if re.search(_TRANSFORMERS, text) and re.search(_TF_MODEL, text):
             return "1", f"{name} imports TensorFlow models of transformers"
     for name, text in sources.items():
-        if _KERAS.search(text):
+        if re.search(_KERAS, text):
             return "0", f"{name} imports keras, which is Keras 3, and {_NO_MIX}"
     return "1", f"no script imports keras, which is Keras 3, and {_NO_MIX}"
 
 
 _NO_MIX = "a model takes layers of one Keras"
-_KERAS = re.compile(rb"^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w. \t]+,[ \t]*)*)keras\b", re.MULTILINE)
-_TF_MODEL = re.compile(rb"\bTF[A-Z]\w*(Model|For[A-Z])")
-_IMPORTS = re.compile(rb"^[ \t]*(?:from[ \t]+\.*([\w.]*)[ \t]+)?import[ \t]*(\([^)]*|[^#\n]+)", re.MULTILINE)
+_KERAS = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w. \t]+,[ \t]*)*)keras\b"
+_TRANSFORMERS = rb"(?m)^[ \t]*(from|import)[ \t]+transformers\b"
+_TF_MODEL = rb"\bTF[A-Z]\w*(Model|For[A-Z])"
+_IMPORTS = rb"(?m)^[ \t]*(?:from[ \t]+\.*([\w.]*)[ \t]+)?import[ \t]*(\([^)]*|[^#\n]+)"
 
 
 def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
@@ -79,7 +83,7 @@ def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
         with open(f"{folder}/{path}", "rb") as file:
             text = file.read(LARGEST_SCRIPT_BYTES)
         yield path, text
-        for module, names in _IMPORTS.findall(text):
+        for module, names in re.findall(_IMPORTS, text):
             for name in [module, *re.findall(rb"[\w.]+", names)]:
                 dotted = (module + b"." + name if module and name != module else name).decode("utf-8", "replace")
                 waiting += [*_files(dotted, ""), *_files(dotted, os.path.dirname(path))]
@@ -91,9 +95,9 @@ def _files(module: str, below: str) -> list[str]:
     return [f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"]
 
 
-def keras_warning(strategy: Strategy, env: Mapping[str, str], installed: frozenset[str]) -> tuple[Decision, ...]:
+def _keras_warning(strategy: Strategy, env: Mapping[str, str], installed: frozenset[str]) -> tuple[Decision, ...]:
     """Warn if Keras 3 meets a strategy that it fails under. `env` is that of the processes."""
-    if not strategy.needs_keras_2 or TENSORFLOW_2_16 not in installed or env.get(LEGACY_KERAS) in ON:
+    if not strategy.needs_keras_2 or env.get(LEGACY_KERAS) in ON or not has_keras_3(installed):
         return ()
     return (Decision("warning: Keras 3 fails below Horovod and MultiWorkerMirroredStrategy", _remedy(env)),)
 
@@ -138,83 +142,25 @@ def find_advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
     return ""
 
 
-def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: bool) -> dict[str, str]:
-    """Return what Hugging Face's accelerate, below every Trainer, has to be told: it would guess wrong.
-
-    Without an accelerator each rank would train a model of its own; with torch_xla in the image it would take that.
-    """
-    # Whose cores are reached through torch_xla
-    if uses_xla or devices.num_neurons:
+def _compiler_variables(compiler: str, devices: Devices, _dumps: str) -> dict[str, str]:
+    if compiler != XLA:
         return {}
-    variables = {}
-    if "torch_xla" in installed:
-        variables["USE_TORCH_XLA"] = "0"
-    if ("torch" in installed or not installed) and not devices.num_gpus:
-        variables["ACCELERATE_USE_CPU"] = "true"
-    return variables
+    # Else XLA leaves the CPU's operations alone
+    on_cpu = "" if devices.num_gpus else " --tf_xla_cpu_global_jit"
+    return {"TF_XLA_FLAGS": f"--tf_xla_auto_jit=2{on_cpu}"}
 
 
-# From this version on the older name of the buffer's size is deprecated
-FIRST_WITH_FR_NAMES = (2, 13)
+def _compiler_remedy(_context: Context) -> str:
+    return f"set {SWITCH}={XLA}"
 
 
-def flight_recorder_variables(paths: Paths, run_dir: str, venv: str) -> dict[str, str]:
-    """Switch on NCCL's flight recorder in PyTorch: it dumps the last collectives on a timeout or when asked."""
-    # Only hosts with GPUs need it
-    from launch.plan.compiler_support import torch_version
-
-    version = re.match(r"(\d+)\.(\d+)", torch_version(venv))
-    is_new = version is None or (int(version[1]), int(version[2])) >= FIRST_WITH_FR_NAMES
-    variables = {
-        # Collectives
-        "TORCH_FR_BUFFER_SIZE" if is_new else "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{paths.launcher}/nccl_trace_rank_",
-    }
-    # A rank that cannot make its pipe there gives up
-    if can_make_folder(run_dir):
-        variables["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = f"{run_dir}/nccl_trace_rank_"
-    return variables
-
-
-def find_installed(venv: str) -> frozenset[str]:
-    """Return the known libraries in a virtual environment; empty if there is no such environment."""
-    folders = glob.glob(f"{glob.escape(venv)}/lib/*/site-packages")
-    names = [name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}")]
-    if "tensorflow" in names:
-        found = [_VERSION.fullmatch(name) for folder in folders for name in os.listdir(folder)]
-        if any(match and (int(match[1]), int(match[2])) >= (2, 16) for match in found):
-            names.append(TENSORFLOW_2_16)
-    return frozenset(names)
-
-
-_VERSION = re.compile(r"tensorflow(?:_cpu|_gpu|_rocm)?-(\d+)\.(\d+)\b.*\.dist-info")
-
-# Left by the image's build with the reason as its text. Another Horovod, which the user installs, has no such file.
-WITHOUT_NCCL = "lib/python3*/site-packages/horovod/without_nccl.py"
-_IMPORT = re.compile(rb"^(import|from)[ \t]+horovod\b", re.MULTILINE)
-
-
-def imports_horovod(context: Context) -> bool:
-    """Return whether the script imports Horovod, not only if it is there or asked for."""
-    return context.script_has(_IMPORT)
-
-
-def require_gpus(context: Context) -> None:
-    """Raise LaunchError if Horovod would meet GPUs that it cannot use."""
-    found = glob.glob(f"{glob.escape(context.venv)}/{WITHOUT_NCCL}") if context.devices.num_gpus else []
-    if not found:
-        return
-    raise LaunchError(
-        CONFIG,
-        "on GPUs it would abort",
-        where="Horovod of this image",
-        expected="NCCL in it",
-        found=_reason(found[0]),
-        remedy="take an image with CUDA 12 or 13, or set CUDA_VISIBLE_DEVICES to nothing and train on the CPU",
-    )
-
-
-def _reason(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read().strip().strip('"')
+ROW = Framework(
+    "TensorFlow",
+    _variables,
+    _keras_variables,
+    _keras_warning,
+    find_advice,
+    compilers=(XLA,),
+    compiler_variables=_compiler_variables,
+    compiler_remedy=_compiler_remedy,
+)

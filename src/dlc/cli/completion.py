@@ -173,7 +173,7 @@ def list_jobs() -> list[str]:
 
 def list_strategies() -> list[str]:
     """Return the ways to train one model on several hosts."""
-    from dlc.jobs.run.job import STRATEGIES
+    from dlc.jobs.strategies import STRATEGIES
 
     return list(STRATEGIES)
 

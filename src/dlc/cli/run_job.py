@@ -38,7 +38,6 @@ from dlc.jobs.run.job import (
     NAME,
     SHARED_MEMORY,
     STOP_SECONDS,
-    STRATEGIES,
     Job,
     Options,
     make_job,
@@ -48,6 +47,7 @@ from dlc.jobs.run.known_jobs import LOG, require_free_name
 from dlc.jobs.run.run import run_job
 from dlc.jobs.run.watch import explain_watch
 from dlc.jobs.run.words import read_words
+from dlc.jobs.strategies import STRATEGIES
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py311 train.py --lr 0.1"

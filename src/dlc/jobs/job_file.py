@@ -31,6 +31,7 @@ from dlc.jobs.run.job import (
     read_instance,
 )
 from dlc.jobs.run.limits import UNLIMITED, read_cpus, read_gpus, read_size, read_stated_memory
+from dlc.jobs.strategies import STRATEGIES
 
 # What stands behind a colon and two slashes is no folder of this machine: s3://bucket/data, pvc://claim/data.
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -123,7 +124,6 @@ Variable = Annotated[
         }
     ),
 ]
-Strategy = Literal["", "torchrun", "horovod", "mpi", "tensorflow"]
 PlaceName = Literal["slurm", "kubernetes", "sagemaker", "skypilot", "dstack"]
 
 
@@ -152,7 +152,9 @@ class JobSpec(Model):
     source: str = Field(default="", description="a folder of code")
     arguments: tuple[str, ...] = Field(default=(), description="words that the script gets as they are")
     hosts: Count = Field(default="1", description="hosts of the job, or of each group that names no number")
-    distributed: Strategy = Field(default="", description="train one model together, by this strategy")
+    distributed: Literal["", *STRATEGIES] = Field(  # type: ignore[valid-type]
+        default="", description="train one model together, by this strategy"
+    )
     groups: dict[GroupName, GroupSpec] = Field(
         default={}, description="groups by name, in their order: hosts, program, cpus, memory, gpus, instance_type"
     )

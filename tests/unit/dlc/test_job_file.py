@@ -25,7 +25,8 @@ from dlc.jobs.job_file import (
     make_schema,
     read_job_file,
 )
-from dlc.jobs.run.job import STRATEGIES, Job, Options, make_job
+from dlc.jobs.run.job import Job, Options, make_job
+from dlc.jobs.strategies import STRATEGIES
 
 SHELL = {"HF_TOKEN": "of the shell"}
 COMMANDS = [
@@ -143,8 +144,8 @@ GOOD = "image: x\nscript: train.py\n"
         (f"{GOOD}groups: {{a: {{hosts: 60000}}, b: {{hosts: 60000}}}}",
          ["3:9: groups: expected at most 100000 hosts in all, found 120000"]),
         (f"{GOOD}distributed: torchrum",
-         ["3:14: distributed: expected '', 'torchrun', 'horovod', 'mpi' or 'tensorflow', found 'torchrum'; "
-          "did you mean 'torchrun'?"]),
+         ["3:14: distributed: expected '', 'horovod', 'mpi', 'ray', 'tensorflow', 'tf_multi_worker', "
+          "'tf_parameter_server', 'torchrun' or 'xla', found 'torchrum'; did you mean 'torchrun'?"]),
         (f"{GOOD}resources: {{gpu: 1}}",
          ["3:13: resources.gpu: expected one of cpus, gpus, instance_type, memory, found unknown key 'gpu'; "
           "did you mean 'gpus'?"]),

@@ -27,6 +27,22 @@ def test_the_tables_in_the_documentation_are_fresh() -> None:
     assert reference.switches_table() in document
 
 
+def test_dlc_knows_the_strategies_of_the_table() -> None:
+    assert reference.strategies_module() == reference.STRATEGIES.read_text(), REFRESH
+
+
+def test_the_pages_name_each_strategy_and_each_hyperparameter_of_the_table() -> None:
+    started = Path("docs/launcher.md").read_text().partition("## What it starts\n")[2].partition("\n\nIf a job")[0]
+    asked = next(
+        line for line in Path("docs/running.md").read_text().splitlines() if "`--distributed STRATEGY`" in line
+    )
+    for row in load_strategies():
+        [line] = [line for line in started.splitlines() if line.startswith(f"| `{row.name}` |")]
+        assert [name for name in row.asked_by if f"`{name}`" not in started] == []
+        assert row.asked_by == () or f"`{row.asked_by[0]}`" in line
+        assert [word for word in (row.name, *row.also_called) if row.asked_by and f"`{word}`" not in asked] == []
+
+
 def test_every_switch_has_somebody_who_needs_it() -> None:
     assert reference.USERS.keys() == {setting.name for setting in SETTINGS}
     assert all(reference.USERS.values())

@@ -15,6 +15,7 @@ from pathlib import Path
 from dlc.core.environment import find_ca_bundle
 from dlc.core.errors import UsageError
 from dlc.jobs.run.limits import UNLIMITED, read_cpus, read_gpus, read_size, read_stated_memory
+from dlc.jobs.strategies import STRATEGIES
 
 # The platform's name for the only group of a job.
 ONLY_GROUP = "homogeneousCluster"
@@ -30,13 +31,6 @@ GRACE = "DLC_TERMINATION_GRACE"
 MOST_HOSTS, MOST_PLACE_HOSTS = 100, 100_000
 # Whoever starts the hosts says by these who they are: the launcher would wait for others, or be told twice.
 HOST_VARIABLE = re.compile(r"DLC_(GROUPS|HOSTS|NUM_HOSTS|RANK|SERVICE)|JOBSET_NAME|SLURM_\w+")
-# What --distributed takes -> the hyperparameter by which a job asks for it.
-STRATEGIES = {
-    "torchrun": "sagemaker_torch_distributed_enabled",
-    "horovod": "sagemaker_horovod_enabled",
-    "mpi": "sagemaker_mpi_enabled",
-    "tensorflow": "sagemaker_multi_worker_mirrored_strategy_enabled",
-}
 
 # What a word becomes in the job. Raises ValueError with what was expected.
 Reader = Callable[[str], str]

@@ -56,7 +56,7 @@ class Strategy(NamedTuple):
     name: str
     # Returns this host's processes; starts nothing
     plan: Callable[[Context], Launch]
-    # Hyperparameters. If a job sets several, the lowest `order` wins
+    # Hyperparameters, first the one by which dlc asks. If a job sets those of several, the lowest `order` wins
     asked_by: tuple[str, ...] = ()
     order: int = 100
     # More words for it that `dlc run --distributed` takes

@@ -183,7 +183,7 @@ def _replace_smdistributed(question: Question, choice: StrategyChoice) -> Strate
 ROW = Strategy(
     "torchrun",
     plan,
-    asked_by=("sagemaker_pytorch_ddp_enabled", "sagemaker_torch_distributed_enabled", SMDISTRIBUTED),
+    asked_by=("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled", SMDISTRIBUTED),
     order=4,
     expected_by=_sign_of_trainer,
     instead=_replace_smdistributed,

@@ -6,13 +6,13 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dlc_channel import keys
 from launch import signals
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
 from launch.base.files import make_private_folder
-from launch.base.paths import PROGRAM_FILES
+from launch.base.paths import PROGRAM_FILES, Paths
 from launch.base.settings import (
     GROUP_PORT,
     JOB_TOKEN,
@@ -33,13 +33,6 @@ from launch.preflight import consistency, reachability
 from launch.preflight.host_checks import HostFinding
 from launch.supervision.settings import Settings
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from launch.base.paths import Paths
-
-
 # Of silence, after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
 HEARTBEAT_SECONDS = 60.0
 
@@ -47,10 +40,8 @@ KEY_REMEDY = "set DLC_JOB_TOKEN to the same random text on every host, such as t
 # If one of them is set, ranks meet elsewhere than at the launcher's own port
 RENDEZVOUS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT")
 
-Run = Callable[[Request, Settings, Member], Outcome]
 
-
-def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
+def run_in_group(request: Request, settings: Settings, run: Callable[[Request, Settings, Member], Outcome]) -> Outcome:
     """Wait for the job's hosts, join them, and `run` with the group in its settings and their addresses in its request.
 
     What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError if a
@@ -107,11 +98,9 @@ def group_rules(request: Request) -> GroupRules | None:
     if not request.members:
         return None
     elastic = request.row.read_elastic(request.environ)
-    if elastic:
-        rules = GroupRules(request.group_hosts, request.members, least=min(elastic.least, len(request.group_hosts)))
-    else:
-        restarts = read_count(request.environ, "DLC_MAX_RESTARTS", 0)
-        rules = GroupRules(request.group_hosts, request.members, restarts=restarts)
+    least = min(elastic.least, len(request.group_hosts)) if elastic else 0
+    restarts = 0 if elastic else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
+    rules = GroupRules(request.group_hosts, request.members, restarts=restarts, least=least)
     may_fail = read_choice(request.environ, "DLC_DATA_HOSTS_MAY_FAIL")
     if may_fail is False:
         return rules
@@ -184,9 +173,8 @@ def _check_rendezvous_port(request: Request) -> None:
     If the user has said where they meet, the port is the user's own.
     """
     switch = request.row.rendezvous_port
-    if not switch or request.cluster.current_host != request.hosts[0]:
-        return
-    if any(request.environ.get(name) for name in RENDEZVOUS_VARIABLES):
+    is_stated = any(map(request.environ.get, RENDEZVOUS_VARIABLES))
+    if not switch or is_stated or request.cluster.current_host != request.hosts[0]:
         return
     require_free(port_of(request.environ, switch), switch, f"the ranks of {request.row.name}")
 

@@ -43,7 +43,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
     Raises LaunchError before anything starts.
     """
-    # A config file may be a FIFO, or lie on a mount that hangs
+    # A config file may be a FIFO, or on a mount that hangs
     with signals.Interrupting():
         request = with_own_interface(read_request(environ, extra))
     settings = _run_settings(request)
@@ -54,7 +54,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(paths.launcher)
     failure_report.reserve_file(paths.failure)
     if request.devices.num_gpus:
-        # A host without them has no use for it
+        # Others have no use for it
         from launch.preflight import gpus
 
         described = gpus.describe_gpus(request)
@@ -62,7 +62,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     _print_lines(found_checkpoints(paths.checkpoints))
     _print_lines(filter(None, [_mend_own_name(request)]))
     if request.members:
-        # A host alone has no use for sockets and threads
+        # A host alone has no use for it
         from launch.multi_host import run_in_group
 
         outcome = run_in_group(request, settings, _run_part)
@@ -92,22 +92,21 @@ def _mend_own_name(request: Request) -> str:
     named = alone and not request.cluster.is_nameless
     own = [own_name.get_own_name(), *([request.cluster.current_host] if named else [])]
     lost = own_name.find_unlisted(own) if own_name.may_list_names() else []
-    address = own_name.LOOPBACK if alone or not lost else _own_address(request)
+    address = own_name.LOOPBACK
+    if lost and not alone:
+        # A host alone has no use for it
+        from launch.discovery import host_addresses
+
+        cluster = request.cluster
+        address = next(iter(host_addresses.own_addresses(cluster.current_host, cluster.network_interface)), "")
     if not lost or not address:
         return ""
     own_name.list_names(lost, address)
     return f"/etc/hosts did not have {' and '.join(lost)}, by which this host is called; it has {address} for it"
 
 
-def _own_address(request: Request) -> str:
-    # A host alone has no use for it
-    from launch.discovery import host_addresses
-
-    return next(iter(host_addresses.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
-
-
 def _with_hint(outcome: Outcome, request: Request, env: Mapping[str, str]) -> Outcome:
-    """Add to the outcome what to do about it if many scripts fail like that. `env` is that of the processes."""
+    """Add what to do about it if many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
     # Compiles expressions, which a job that succeeds has no use for
@@ -179,7 +178,9 @@ def _prepare_and_run(request: Request, settings: Settings, group: Member | None)
     _print_lines(filter(None, [assumed_grace(request.environ)]))
     signals.raise_if_stopped()
     install.make_own_folders(plan.context)
-    _write_private_files(plan.launch)
+    for path, content in plan.launch.files.items():
+        files.make_private_folder(os.path.dirname(path))
+        files.write_private_file(path, content)
     try:
         for process in plan.install:
             outcome = supervise([process], getting_ready)
@@ -187,45 +188,41 @@ def _prepare_and_run(request: Request, settings: Settings, group: Member | None)
                 return outcome, {}
         return _run_processes(request, plan.launch, settings, group), plan.context.env
     finally:
-        # They hold the environment, and so its secrets
+        # They hold secrets, and the script may have emptied /tmp
         for path in plan.launch.files:
-            # The script may have emptied /tmp
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
 
-def _wait_until_ready(group: Member) -> Outcome | None:
-    """Wait until all hosts are ready to start together; return what ended the job instead, None if nothing did."""
-    # A host alone has no use for it
-    from launch.coordination import rendezvous
-
-    return rendezvous.wait_until_ready(group)
-
-
 def _run_processes(request: Request, launch: Launch, settings: Settings, group: Member | None) -> Outcome:
     """Run the job's processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
-    restarts = _restarts_allowed(request)
+    # An elastic job's starter restarts its ranks
+    restarts = 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
     for number in itertools.count(1):
-        outcome = (_wait_until_ready(group) if group else None) or _attempt_in_group(request, group, launch, settings)
+        outcome = _attempt_in_group(request, group, launch, settings) if group else _run_attempt(launch, settings)
         again = group.await_restart() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
-        # What the processes of this attempt may have written
+        # Its processes may have written it
         _remove_file(request.paths.failure)
         _print_lines([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
     raise AssertionError("the loop has no other end")
 
 
-def _attempt_in_group(request: Request, group: Member | None, launch: Launch, settings: Settings) -> Outcome:
-    """Run one attempt to its end; if it fails on a data host that others take over from, to the job's end."""
-    outcome = _run_attempt(launch, settings)
-    if not group or not outcome.failure:
-        return outcome
+def _attempt_in_group(request: Request, group: Member, launch: Launch, settings: Settings) -> Outcome:
+    """Start with all hosts, and run to the end; after a failure that others take over from, to the job's end."""
+    # A host alone has no use for it
     from launch.coordination import rendezvous
 
+    outcome = rendezvous.wait_until_ready(group)
+    if outcome:
+        return outcome
+    outcome = _run_attempt(launch, settings)
+    if not outcome.failure:
+        return outcome
     at_last = rendezvous.await_end(group, outcome)
     if not at_last.failure:
-        # Which the processes may have written
+        # Processes may have written it
         _remove_file(request.paths.failure)
     return at_last
 
@@ -236,11 +233,6 @@ def _run_attempt(launch: Launch, settings: Settings) -> Outcome:
         if outcome.exit_code:
             return outcome
     return supervise(launch.processes, settings)
-
-
-def _restarts_allowed(request: Request) -> int:
-    """Return how often all hosts may start again; 0 for an elastic job, whose ranks torchrun restarts."""
-    return 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
 
 
 def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:
@@ -261,19 +253,13 @@ def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:
     return Outcome(0)
 
 
-def _write_private_files(launch: Launch) -> None:
-    for path, content in launch.files.items():
-        files.make_private_folder(os.path.dirname(path))
-        files.write_private_file(path, content)
-
-
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(f"dlc: {line}", file=sys.stderr, flush=True)
 
 
 def _mark_success(path: str) -> None:
-    # The platform goes by the exit code; some tools around it look for the file that its toolkit leaves.
+    # Tools around the platform look for it
     try:
         with open(path, "w", encoding="ascii"):
             pass
@@ -284,10 +270,8 @@ def _mark_success(path: str) -> None:
 def _remove_file(path: str) -> None:
     try:
         os.unlink(path)
-    except FileNotFoundError:
-        return
     except OSError as error:
-        # A read-only file system says so of a file that is not there, too
+        # A read-only file system says so of no file, too
         if os.path.lexists(path):
             _print_lines([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 

@@ -95,4 +95,4 @@ def test_dlc_strategy_takes_an_added_row_and_its_message_names_it(toy: JobFolder
 
 def test_an_image_is_known_by_the_packages_of_its_frameworks() -> None:
     assert [row.title for row in load_frameworks(frozenset(("torch", "six.py")))] == ["PyTorch"]
-    assert [row.title for row in load_frameworks(frozenset())] == ["Horovod", "TensorFlow", "PyTorch"]
+    assert [row.title for row in load_frameworks(frozenset())] == ["TensorFlow", "PyTorch"]

@@ -23,18 +23,14 @@ def require_supported(context: Context, found: CompilerChoice, strategy: Strateg
         found.refuse("the image names no compiler", f"{DEFAULT} in the image", "none", _nearest_remedy(context))
     if not context.installed:
         return
-    rows = [row for row in load_frameworks(context.installed) if row.compilers is not None]
-    able = [row for row in rows if found.backend in (row.compilers or ())]
+    rows = load_frameworks(context.installed)
+    able = [row for row in rows if found.backend in row.compilers]
     for row in able:
         row.require_compiler(context, found, strategy)
-    if rows and not able:
-        titles = [row.title for row in load_frameworks(frozenset()) if found.backend in (row.compilers or ())]
-        found.refuse(
-            f"{found.backend} compiles {' and '.join(titles)}",
-            f"an image with {' or '.join(titles)}",
-            rows[0].title,
-            _nearest_remedy(context),
-        )
+    if not able:
+        titles = [row.title for row in load_frameworks(frozenset()) if found.backend in row.compilers]
+        what, expected = f"{found.backend} compiles {' and '.join(titles)}", f"an image with {' or '.join(titles)}"
+        found.refuse(what, expected, rows[0].title, _nearest_remedy(context))
 
 
 def _nearest_remedy(context: Context) -> str:

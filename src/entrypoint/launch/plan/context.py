@@ -33,7 +33,7 @@ class Context(NamedTuple):
     job: Job
     entry: EntryPoint
     hosts: tuple[str, ...]
-    # The whole environment of a plain process of this job
+    # That of a plain process of this job
     env: Mapping[str, str]
     # The launcher's own: what the user set
     environ: Mapping[str, str]
@@ -41,10 +41,10 @@ class Context(NamedTuple):
     venv: str
     # Where this launcher keeps private files
     run_dir: str
-    # Libraries of the image, of those that strategies ask about; empty: unknown
+    # What lies beside the frameworks of the image; empty: unknown
     installed: frozenset[str]
     network: Network = Network()
-    # Whether the code brings packages, which `installed` does not know
+    # Whether the code brings packages that `installed` does not know
     installs: bool = False
 
     @property
@@ -67,7 +67,7 @@ class Context(NamedTuple):
 
     @property
     def processes_per_host(self) -> int:
-        """Return the job's number, else Kubeflow's (auto, gpu, cpu too), else one an accelerator."""
+        """Return the job's number, else Kubeflow's, else one for each accelerator."""
         stated = self.environ.get("PET_NPROC_PER_NODE", "")
         own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
         own = self.devices.usable_cpus if stated == "cpu" else own

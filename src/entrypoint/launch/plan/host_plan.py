@@ -11,7 +11,7 @@ from launch.job import entry_point, instance_groups
 from launch.job.entry_point import EntryPoint
 from launch.job.hyperparameters import JOB_NAME, SDK3_PROGRAM
 from launch.plan import tf_data_service
-from launch.plan.compiler_choice import XLA, as_decisions
+from launch.plan.compiler_choice import XLA, CompilerChoice
 from launch.plan.context import Context
 from launch.plan.frameworks import HostFacts
 from launch.plan.install import home_variables, package_variables, pip_arguments, pip_processes
@@ -104,7 +104,7 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
         *_own_interface(request),
         *own_program,
         *launch.decisions,
-        *as_decisions(request.compiler),
+        *_compiler_decisions(request.compiler),
         *(decision for _, decisions in chosen for decision in decisions),
         *_framework_warnings(request, launch.strategy, env),
         *left_out,
@@ -148,6 +148,12 @@ def _require_compiler(request: Request, context: Context) -> None:
     if asked.source and asked.backend != "off":
         here = request.strategy if request.cluster.current_host in request.hosts else None
         compat.load_module("launch.plan.compiler_support").require_supported(context, asked, here)
+
+
+def _compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
+    if not found.source:
+        return ()
+    return (Decision(f"compiler {found.backend}" if found.compiles else "no compiler", found.source),)
 
 
 def _compiler_variables(request: Request) -> dict[str, str]:

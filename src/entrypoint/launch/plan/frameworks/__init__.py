@@ -3,11 +3,11 @@ job, and plan's context, compiler_choice and strategies."""
 
 from __future__ import annotations
 
-import glob
 import os
 
 from launch.base import compat
 from launch.base.compat import NamedTuple
+from launch.base.files import package_folders
 from launch.base.paths import Paths
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
@@ -48,8 +48,8 @@ class Framework(NamedTuple):
     find_warnings: Callable[[Strategy, Mapping[str, str], frozenset[str]], tuple[Decision, ...]] = answer_nothing
     # Returns what to do about the last lines of a script, "" if it has no advice
     find_advice: Callable[[Iterable[str], Mapping[str, str]], str] = answer_nothing
-    # Those that compile it; None: it only runs beside another framework
-    compilers: tuple[str, ...] | None = None
+    # Those that compile it
+    compilers: tuple[str, ...] = ()
     # Raises LaunchError if the image or the job does not fit a compiler
     require_compiler: Callable[[Context, CompilerChoice, StrategyChoice | None], None] = answer_nothing
     # Returns what a compiler reads of its own, given the folder for dumps or ""
@@ -68,6 +68,5 @@ def load_frameworks(installed: frozenset[str]) -> list[Framework]:
 
 def find_installed(venv: str) -> frozenset[str]:
     """Return what lies in a virtual environment's folders of packages; empty if no framework that is known does."""
-    folders = glob.glob(f"{glob.escape(venv)}/lib/*/site-packages")
-    names = {name for folder in folders for name in os.listdir(folder)}
+    names = {name for folder in package_folders(venv) for name in os.listdir(folder)}
     return frozenset(names if not names.isdisjoint(compat.list_modules(__path__)) else ())

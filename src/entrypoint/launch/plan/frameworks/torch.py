@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from launch.base.files import can_make_folder
+from launch.base.files import can_make_folder, package_folders
 from launch.discovery.devices import Devices
 from launch.plan.compiler_choice import INDUCTOR, SWITCH, XLA, CompilerChoice
 from launch.plan.context import Context
@@ -114,7 +114,7 @@ def _compiles_in_place(context: Context) -> bool:
 
 def torch_version(venv: str) -> str:
     """Return torch's version, "" if it cannot be read. Importing it would take seconds."""
-    for folder in _package_folders(venv):
+    for folder in package_folders(venv):
         try:
             with open(f"{folder}/torch/version.py", encoding="utf-8", errors="replace") as file:
                 found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", file.read(), re.MULTILINE)
@@ -126,15 +126,7 @@ def torch_version(venv: str) -> str:
 
 
 def _in_packages(venv: str, name: str) -> bool:
-    return any(os.path.exists(f"{folder}/{name}") for folder in _package_folders(venv))
-
-
-def _package_folders(venv: str) -> list[str]:
-    try:
-        pythons = sorted(os.listdir(f"{venv}/lib"))
-    except OSError:
-        return []
-    return [f"{venv}/lib/{python}/site-packages" for python in pythons]
+    return any(os.path.exists(f"{folder}/{name}") for folder in package_folders(venv))
 
 
 def _is_program(name: str, path: str) -> bool:

@@ -1,5 +1,4 @@
-"""One strategy a file, which says in ROW what the other files ask. May import base, discovery, job, and
-plan's context, network, compiler_choice and frameworks."""
+"""A file for each strategy, with its ROW. May import base, discovery, job, and plan's context, network, frameworks."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """What the choice of a strategy depends on."""
+    """What a choice depends on."""
 
     job: Job
     environ: Mapping[str, str]
     cluster: Cluster
-    # The distributed ones
+    # Distributed ones
     groups: tuple[str, ...]
-    # Of the image (frameworks)
+    # In the image
     installed: frozenset[str]
 
 
@@ -37,11 +36,11 @@ class Elastic(NamedTuple):
 
 
 class StrategyChoice(NamedTuple):
-    """A strategy, and its source: a hyperparameter that is true, a variable, or the platform."""
+    """A strategy, and its source: a hyperparameter, a variable, or the platform."""
 
     source: str
     row: Strategy
-    # If another strategy than the one asked for runs
+    # If another strategy runs than was asked for
     decisions: tuple[Decision, ...] = ()
 
 
@@ -50,48 +49,48 @@ def answer_nothing(*_: object) -> Any:
 
 
 class Strategy(NamedTuple):
-    """One way to start a job's processes. The defaults are those of one that starts a rank for each device."""
+    """One way to start a job's processes. A default is that of a rank for each device."""
 
     # The value of DLC_STRATEGY
     name: str
-    # Returns this host's processes; starts nothing
+    # Returns this host's processes
     plan: Callable[[Context], Launch]
-    # Hyperparameters, first the one by which dlc asks. If a job sets those of several, the lowest `order` wins
+    # Hyperparameters, first that of dlc. If a job sets those of several, the lowest `order` wins
     asked_by: tuple[str, ...] = ()
     order: int = 100
-    # More words for it that `dlc run --distributed` takes
+    # More words that `dlc run --distributed` takes
     also_called: tuple[str, ...] = ()
-    # Returns which sign of the platform asks for it, if the job asks for nothing
+    # Returns the platform's sign that it expects this, if the job asks for nothing
     expected_by: Callable[[Question], str] = answer_nothing
-    # Returns what runs when it was chosen; None is a plain process
+    # Returns what runs in its place; None is a plain process
     instead: Callable[[Question, StrategyChoice], StrategyChoice | None] = lambda _, choice: choice
-    # Runs if the platform has started a launcher for each rank
+    # Runs if the platform starts a launcher for each rank
     of_tasks: Strategy | None = None
-    # Whether its processes speak with those of other hosts
+    # Its processes speak with those of other hosts
     connects: bool = True
-    # Whether each host starts a process for each device
+    # Each host starts a process for each device
     counts_devices: bool = True
-    # One process on the first host is the whole job
+    # One process of the first host is the job
     led: bool = False
-    # Returns whether the first host's process ends the first host's part, though the other hosts never end
+    # Returns whether the first host ends with its own process, because the others never end
     is_served: Callable[[Mapping[str, str], frozenset[str]], bool] = answer_nothing
     # The first host starts the ranks of the others
     starts_remotely: bool = False
-    # Without stated groups it runs on all, and outside of stated ones too
+    # Also outside of stated groups
     takes_every_host: bool = False
-    # The setting with the port at which ranks meet on the first host
+    # The setting of the port at which ranks meet
     rendezvous_port: str = ""
-    # That of the one port at which each host listens, if there is such a port
+    # That of the one port at which each host listens
     probe_port: str = ""
     # Reads how many hosts may come and go
     read_elastic: Callable[[Mapping[str, str]], Elastic | None] = answer_nothing
-    # Roles of the processes that start ranks: their reports name the rank that failed
+    # Roles of processes that start ranks
     starters: tuple[str, ...] = ()
-    # DLC_END_GRACE, if the usual seconds do not fit
+    # DLC_END_GRACE, if it is unusual
     end_grace: float | None = None
     # The one compiler that its ranks can use
     compiler: str = ""
-    # Whether Keras 3 fails below it
+    # Keras 3 fails below it
     needs_keras_2: bool = False
 
 
@@ -100,7 +99,7 @@ def _plan_plain(context: Context) -> Launch:
     return Launch("single", (context.process(command, "worker", 0),))
 
 
-# Runs if nothing else is asked for: the entry point as it is, whatever its type
+# The entry point as it is, whatever its type; runs if nothing is asked for
 PLAIN = Strategy("single", _plan_plain, order=0, connects=False, counts_devices=False)
 
 
@@ -111,5 +110,5 @@ def load_strategies() -> list[Strategy]:
 
 
 def find_strategy(name: str) -> Strategy:
-    """Return the row of this name, that of a plain process if there is no such name."""
+    """Return the row of this name, PLAIN if there is no such name."""
     return {row.name: row for row in load_strategies()}.get(name, PLAIN)

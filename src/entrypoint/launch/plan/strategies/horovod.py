@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
+
 from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.files import package_folders
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
-from launch.plan.frameworks.horovod import require_gpus
 from launch.plan.network import LOOPBACK, thread_variables, url_host
-from launch.plan.strategies import Question, Strategy, StrategyChoice, mpi
+from launch.plan.strategies import Question, Strategy, StrategyChoice, find_strategy
 
 # Until the server listens
 WAIT_SECONDS = 120
 # Of every collective too: a rank may save for minutes
 GLOO_TIMEOUT_SECONDS = 600
 
+# Left by the image's build with the reason as its text. Another Horovod, which the user installs, has no such file.
+WITHOUT_NCCL = "horovod/without_nccl.py"
+_IMPORT = rb"^(import|from)[ \t]+horovod\b"
 CONTROLLER = "DLC_HOROVOD_CONTROLLER"
+# The controller, and the strategy that then starts the ranks
+BELOW = "mpi"
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
 
@@ -89,20 +96,44 @@ def _meeting_point(context: Context) -> tuple[str, int]:
     return (known if len(context.hosts) > 1 else LOOPBACK), port
 
 
+def imports_horovod(context: Context) -> bool:
+    """Return whether the script imports Horovod, not only if it is there or asked for."""
+    return context.script_has(_IMPORT)
+
+
+def require_gpus(context: Context) -> None:
+    """Raise LaunchError if Horovod would meet GPUs that it cannot use."""
+    for folder in package_folders(context.venv) if context.devices.num_gpus else ():
+        if os.path.exists(f"{folder}/{WITHOUT_NCCL}"):
+            raise LaunchError(
+                CONFIG,
+                "on GPUs it would abort",
+                where="Horovod of this image",
+                expected="NCCL in it",
+                found=_reason(f"{folder}/{WITHOUT_NCCL}"),
+                remedy="take an image with CUDA 12 or 13, or set CUDA_VISIBLE_DEVICES to nothing and train on the CPU",
+            )
+
+
+def _reason(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().strip().strip('"')
+
+
 def _plan_below_mpi(context: Context) -> Launch:
     require_gpus(context)
-    return mpi.plan(context)
+    return find_strategy(BELOW).plan(context)
 
 
 def _choose_controller(question: Question, choice: StrategyChoice) -> StrategyChoice:
     """Return mpirun as what starts Horovod if the job wants that. Raises LaunchError for an unknown controller."""
     controller = question.environ.get(CONTROLLER) or "gloo"
-    if controller not in ("gloo", "mpi"):
+    if controller not in ("gloo", BELOW):
         raise LaunchError(CONFIG, "controller", where=CONTROLLER, expected="gloo or mpi", found=shown(controller))
     if controller == "gloo":
         return choice
     why = Decision("Horovod below mpirun", CONTROLLER)
-    return StrategyChoice(choice.source, mpi.ROW._replace(plan=_plan_below_mpi), (why,))
+    return StrategyChoice(choice.source, find_strategy(BELOW)._replace(plan=_plan_below_mpi), (why,))
 
 
 ROW = Strategy(

@@ -11,8 +11,8 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import kubeflow
 from launch.plan.context import Context
-from launch.plan.frameworks.horovod import imports_horovod, require_gpus
 from launch.plan.strategies import Question, Strategy
+from launch.plan.strategies.horovod import imports_horovod, require_gpus
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 # The same of smdistributed, which may run below mpirun

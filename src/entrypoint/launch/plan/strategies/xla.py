@@ -36,19 +36,12 @@ def plan(context: Context) -> Launch:
         },
     )
     how = "the script defines _mp_fn(index)" if spawned else "the script has no _mp_fn"
-    decisions = (
-        Decision(f"PJRT_DEVICE={device}", why),
-        Decision("our spawn program" if spawned else "the script itself", how),
-        *_world_warnings(context, device),
-    )
-    return Launch("xla", (process,), decisions)
-
-
-def _world_warnings(context: Context, device: str) -> tuple[Decision, ...]:
-    """Warn if each host becomes a job of its own; a job that asks for the compiler is refused instead."""
-    if device != "CPU" or len(context.hosts) < 2:
-        return ()
-    return (Decision("warning: each host trains a model of its own", "XLA on CPUs sees one process"),)
+    what = "our spawn program" if spawned else "the script itself"
+    decisions = [Decision(f"PJRT_DEVICE={device}", why), Decision(what, how)]
+    # A job that asks for the compiler is refused instead
+    if device == "CPU" and len(context.hosts) > 1:
+        decisions.append(Decision("warning: each host trains a model of its own", "XLA on CPUs sees one process"))
+    return Launch("xla", (process,), tuple(decisions))
 
 
 def _choose_device(context: Context) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 
 from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
@@ -159,6 +158,9 @@ def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
     """Return NCCL_DEBUG's value and the other options. `--NCCL_DEBUG V` is the platform's own notation."""
     name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else SMDDP_OPTIONS
     text = context.job.text(name)
+    # Every start loads this file, and few have such options
+    import shlex
+
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -92,6 +92,7 @@ NOT_FOR_ONE_HOST = {
         "launch.supervision.graceful_stop",
         "launch.supervision.stop_targets",
     ),
+    *(f"launch.plan.strategies.{row.name}" for row in load_strategies()),
 }
 
 

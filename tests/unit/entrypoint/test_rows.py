@@ -59,6 +59,7 @@ def test_no_two_rows_are_asked_for_alike() -> None:
     rows = load_strategies()
     words = [word for row in rows for word in (row.name, *row.also_called)]
     hyperparameters = [name for row in rows for name in row.asked_by]
+    assert all(name.endswith("_enabled") for name in hyperparameters), "else no row is looked for"
     for each in (words, hyperparameters, [row.order for row in rows]):
         assert len(each) == len(set(each))
 

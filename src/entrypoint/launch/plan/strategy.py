@@ -47,8 +47,10 @@ def _each_task_a_rank(choice: StrategyChoice | None) -> StrategyChoice:
 
 def _of_the_platform(question: Question) -> StrategyChoice | None:
     """Return what a platform made for one way of starting ranks expects if the job asks for none."""
-    signs = ((row.expected_by(question), row) for row in load_strategies())
-    return next((StrategyChoice(sign, row) for sign, row in signs if sign), None)
+    is_trainer = question.environ.get("PET_NNODES") and question.job.program.endswith(".py")
+    sign = question.cluster.source if question.cluster.source == "MPIJob" else "PET_NNODES" if is_trainer else ""
+    rows = load_strategies() if sign else []
+    return next((StrategyChoice(sign, row) for row in rows if row.expected_by == sign), None)
 
 
 def _first_choice(job: Job, environ: Mapping[str, str]) -> StrategyChoice | None:
@@ -65,7 +67,9 @@ def _first_choice(job: Job, environ: Mapping[str, str]) -> StrategyChoice | None
 
 def requested_strategies(job: Job) -> list[StrategyChoice]:
     """Return every choice that the job makes, whether or not it can be met."""
-    return [StrategyChoice(name, row) for row in load_strategies() for name in row.asked_by if job.flag(name)]
+    # A plain job loads no strategy
+    rows = load_strategies() if any(name.endswith("_enabled") for name in job.parameters) else []
+    return [StrategyChoice(name, row) for row in rows for name in row.asked_by if job.flag(name)]
 
 
 def plan_processes(context: Context, choice: StrategyChoice | None) -> Launch:

@@ -55,13 +55,13 @@ class Strategy(NamedTuple):
     name: str
     # Returns this host's processes
     plan: Callable[[Context], Launch]
-    # Hyperparameters, first that of dlc. If a job sets those of several, the lowest `order` wins
+    # Hyperparameters NAME_enabled, first that of dlc. Of several rows the lowest `order` wins
     asked_by: tuple[str, ...] = ()
     order: int = 100
     # More words that `dlc run --distributed` takes
     also_called: tuple[str, ...] = ()
-    # Returns the platform's sign that it expects this, if the job asks for nothing
-    expected_by: Callable[[Question], str] = answer_nothing
+    # The platform's sign that it expects this, if the job asks for nothing
+    expected_by: str = ""
     # Returns what runs in its place; None is a plain process
     instead: Callable[[Question, StrategyChoice], StrategyChoice | None] = lambda _, choice: choice
     # Runs if the platform starts a launcher for each rank
@@ -111,4 +111,4 @@ def load_strategies() -> list[Strategy]:
 
 def find_strategy(name: str) -> Strategy:
     """Return the row of this name, PLAIN if there is no such name."""
-    return {row.name: row for row in load_strategies()}.get(name, PLAIN)
+    return next((row for row in load_strategies() if row.name == name), PLAIN) if name != PLAIN.name else PLAIN

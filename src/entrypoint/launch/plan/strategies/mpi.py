@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 
 from launch.base import process_spec, settings
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import kubeflow
 from launch.plan.context import Context
-from launch.plan.strategies import Question, Strategy
+from launch.plan.strategies import Strategy
 from launch.plan.strategies.horovod import imports_horovod, require_gpus
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
@@ -158,9 +159,6 @@ def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
     """Return NCCL_DEBUG's value and the other options. `--NCCL_DEBUG V` is the platform's own notation."""
     name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else SMDDP_OPTIONS
     text = context.job.text(name)
-    # Every start loads this file, and few have such options
-    import shlex
-
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -225,16 +223,12 @@ def _decisions(context: Context) -> tuple[Decision, ...]:
     return tuple(decisions)
 
 
-def _sign_of_operator(question: Question) -> str:
-    return kubeflow.MPI_JOB if question.cluster.source == kubeflow.MPI_JOB else ""
-
-
 ROW = Strategy(
     "mpi",
     plan,
     asked_by=("sagemaker_mpi_enabled",),
     order=3,
-    expected_by=_sign_of_operator,
+    expected_by=kubeflow.MPI_JOB,
     led=True,
     starts_remotely=True,
     starters=("mpirun",),

@@ -145,10 +145,6 @@ def _neuron_compiler(context: Context) -> tuple[str, ...]:
     return ("neuron_parallel_compile",) if context.environ.get("RUN_NEURON_PARALLEL_COMPILE") == "1" else ()
 
 
-def _sign_of_trainer(question: Question) -> str:
-    return "PET_NNODES" if question.environ.get("PET_NNODES") and question.job.program.endswith(".py") else ""
-
-
 def _replace_smdistributed(question: Question, choice: StrategyChoice) -> StrategyChoice:
     """Return what runs in place of AWS's own library: MPI, unless PyTorch runs a Python script."""
     if choice.source != SMDISTRIBUTED:
@@ -167,7 +163,7 @@ ROW = Strategy(
     plan,
     asked_by=("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled", SMDISTRIBUTED),
     order=4,
-    expected_by=_sign_of_trainer,
+    expected_by="PET_NNODES",
     instead=_replace_smdistributed,
     of_tasks=Strategy("task", _plan_task),
     rendezvous_port=MASTER_PORT,

@@ -1,6 +1,7 @@
-"""The generated tables of docs/launcher-reference.md: the variables that are set, and the switches that are read.
+"""What is written from the launcher's tables: tables of docs/launcher-reference.md, and dlc's strategies.
 
-`python scripts/launcher_tables.py docs/launcher-reference.md` writes them into the document, between their markers.
+`python scripts/launcher_tables.py docs/launcher-reference.md` writes the tables into the document, between their
+markers, and src/dlc/jobs/spec/strategies.py.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ if __name__ == "__main__":
 
 from launch.base.settings import SETTINGS
 from launch.base.variables import VARIABLES
+from launch.plan.strategies import load_strategies
 
 # Switch -> who needs it, and when. Kept here because no image needs to carry it.
 USERS = {
@@ -93,6 +95,22 @@ def refreshed(document: str) -> str:
     return document
 
 
+STRATEGIES = Path(__file__).parents[1] / "src/dlc/jobs/spec/strategies.py"
+STRATEGIES_HEAD = '''"""How a job asks for a strategy; scripts/launcher_tables.py writes it from the launcher's rows."""
+
+# What `--distributed` and a job's file take -> the hyperparameter that asks for it.
+STRATEGIES = {
+'''
+
+
+def strategies_module() -> str:
+    """Return the file by which dlc knows the launcher's strategies, which it does not import."""
+    rows = [row for row in load_strategies() if row.asked_by]
+    words = [f'    "{word}": "{row.asked_by[0]}",\n' for row in rows for word in (row.name, *row.also_called)]
+    return f"{STRATEGIES_HEAD}{''.join(sorted(words))}}}\n"
+
+
 if __name__ == "__main__":
+    STRATEGIES.write_text(strategies_module())
     page = Path(sys.argv[1])
     page.write_text(refreshed(page.read_text()))

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dlc_lint.findings import BadScriptError, Finding, Place, Result
+from dlc_lint.rules.rule import FRAMEWORKS
 
 if TYPE_CHECKING:
     import argparse
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 FOUND = 1
 BAD_INPUT = 51
 NO_LIBCST = 21
-FRAMEWORKS = ("pytorch", "tensorflow")
 COMPILERS = ("inductor", "xla")
 TOOL = "TorchFix"
 # It takes two for a script.
@@ -28,7 +28,9 @@ LINE = re.compile(r"(?P<path>.+?):(?P<line>\d+):(?P<column>\d+): (?P<code>TOR\d+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add SCRIPT, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
     parser.add_argument("scripts", nargs="+", metavar="SCRIPT", help="a Python file")
-    parser.add_argument("--framework", choices=FRAMEWORKS, default="", help="only the rules of one framework")
+    parser.add_argument(
+        "--framework", choices=tuple(FRAMEWORKS.values()), default="", help="only the rules of one framework"
+    )
     parser.add_argument(
         "--compiler", choices=COMPILERS, default="", help="what the job will use (default: what the script itself says)"
     )
@@ -93,7 +95,7 @@ def _check_one(path: str, args: argparse.Namespace) -> tuple[list[Finding], list
 def _of_torchfix(args: argparse.Namespace, paths: list[str]) -> tuple[list[Finding], list[str]]:
     from dlc_lint.script import parsing
 
-    if args.no_torchfix or args.framework == "tensorflow" or not paths or not has_torchfix():
+    if args.no_torchfix or args.framework not in ("", "pytorch") or not paths or not has_torchfix():
         return [], []
     findings, note = run_torchfix(paths)
     left: list[Finding] = []

@@ -172,7 +172,7 @@ def list_jobs() -> list[str]:
 
 def list_strategies() -> list[str]:
     """Return the ways to train one model on several hosts."""
-    from dlc.jobs.spec.job_spec import STRATEGIES
+    from dlc.jobs.spec.strategies import STRATEGIES
 
     return list(STRATEGIES)
 

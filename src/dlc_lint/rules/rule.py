@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from dlc_lint.script.script import Script
 
 
+# DLC1xx are rules for PyTorch, DLC2xx for TensorFlow
+FRAMEWORKS = {"1": "pytorch", "2": "tensorflow"}
+
+
 class Rule(NamedTuple):
     """`fixable` says whether `--fix` can change some of its findings."""
 
@@ -21,8 +25,8 @@ class Rule(NamedTuple):
 
     @property
     def framework(self) -> str:
-        """Return the framework: DLC1xx are for PyTorch, DLC2xx for TensorFlow."""
-        return "pytorch" if self.code.startswith("DLC1") else "tensorflow"
+        """Return the framework, which the code's first digit names. Raises KeyError for a digit of no framework."""
+        return FRAMEWORKS[self.code[3]]
 
     @property
     def page(self) -> str:

@@ -6,21 +6,17 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dlc_channel import keys
 from launch import signals
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
 from launch.base.files import make_private_folder
-from launch.base.paths import PROGRAM_FILES
+from launch.base.paths import PROGRAM_FILES, Paths
 from launch.base.settings import (
     GROUP_PORT,
-    HOROVOD_PORT,
     JOB_TOKEN,
-    MASTER_PORT,
     PEER_SECONDS,
-    TF_MULTI_WORKER_PORT,
-    TF_WORKER_PORT,
     port_of,
     read_choice,
     read_count,
@@ -33,34 +29,19 @@ from launch.coordination.sockets import require_free
 from launch.discovery import discover, host_addresses
 from launch.plan.network import Network
 from launch.plan.request import Request, read_request
-from launch.plan.strategies import torchrun
 from launch.preflight import consistency, reachability
 from launch.preflight.host_checks import HostFinding
 from launch.supervision.settings import Settings
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from launch.base.paths import Paths
-
-
 # Of silence, after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
 HEARTBEAT_SECONDS = 60.0
-# Strategies below torchrun, whose rendezvous can be elastic
-ELASTIC = ("torchrun", "xla")
 
 KEY_REMEDY = "set DLC_JOB_TOKEN to the same random text on every host, such as the output of `openssl rand -hex 16`"
-# Where ranks meet on the first host; and what says that it is elsewhere.
-RENDEZVOUS_PORTS = {"torchrun": MASTER_PORT, "xla": MASTER_PORT, "horovod": HOROVOD_PORT}
+# If one of them is set, ranks meet elsewhere than at the launcher's own port
 RENDEZVOUS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT")
-# Strategies whose processes listen at one port that is known; what is let through may be no more than that.
-PROBE_PORTS = {"tf_multi_worker": TF_MULTI_WORKER_PORT, "tf_parameter_server": TF_WORKER_PORT}
-
-Run = Callable[[Request, Settings, Member], Outcome]
 
 
-def run_in_group(request: Request, settings: Settings, run: Run) -> Outcome:
+def run_in_group(request: Request, settings: Settings, run: Callable[[Request, Settings, Member], Outcome]) -> Outcome:
     """Wait for the job's hosts, join them, and `run` with the group in its settings and their addresses in its request.
 
     What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError if a
@@ -116,14 +97,10 @@ def group_rules(request: Request) -> GroupRules | None:
     """Return the group that this host is part of; None if it is alone. Raises LaunchError for a wrong setting."""
     if not request.members:
         return None
-    elastic = (
-        torchrun.read_elastic(request.environ) if request.strategy and request.strategy.strategy in ELASTIC else None
-    )
-    if elastic:
-        rules = GroupRules(request.group_hosts, request.members, least=min(elastic.least, len(request.group_hosts)))
-    else:
-        restarts = read_count(request.environ, "DLC_MAX_RESTARTS", 0)
-        rules = GroupRules(request.group_hosts, request.members, restarts=restarts)
+    elastic = request.row.read_elastic(request.environ)
+    least = min(elastic.least, len(request.group_hosts)) if elastic else 0
+    restarts = 0 if elastic else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
+    rules = GroupRules(request.group_hosts, request.members, restarts=restarts, least=least)
     may_fail = read_choice(request.environ, "DLC_DATA_HOSTS_MAY_FAIL")
     if may_fail is False:
         return rules
@@ -143,13 +120,14 @@ def _join_hosts(request: Request, rules: GroupRules) -> Member:
 def probe_port(request: Request, rules: GroupRules) -> int | None:
     """Return the port of this host's probe listener, 0 for any; None if there is nobody to try it.
 
+    If the strategy's processes listen at one port that is known, no other port may be let through.
     A host that comes late to an elastic job finds the probe listeners closed.
     """
     hosts = request.connected_hosts
     if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
         return None
-    strategy = request.strategy.strategy if request.strategy else ""
-    return port_of(request.environ, PROBE_PORTS[strategy]) if strategy in PROBE_PORTS else 0
+    port = request.row.probe_port
+    return port_of(request.environ, port) if port else 0
 
 
 def _program_files(request: Request, rules: GroupRules) -> dict[str, str]:
@@ -194,13 +172,11 @@ def _check_rendezvous_port(request: Request) -> None:
 
     If the user has said where they meet, the port is the user's own.
     """
-    strategy = request.strategy.strategy if request.strategy else ""
-    if strategy not in RENDEZVOUS_PORTS or request.cluster.current_host != request.hosts[0]:
+    switch = request.row.rendezvous_port
+    is_stated = any(map(request.environ.get, RENDEZVOUS_VARIABLES))
+    if not switch or is_stated or request.cluster.current_host != request.hosts[0]:
         return
-    if any(request.environ.get(name) for name in RENDEZVOUS_VARIABLES):
-        return
-    switch = RENDEZVOUS_PORTS[strategy]
-    require_free(port_of(request.environ, switch), switch, f"the ranks of {strategy}")
+    require_free(port_of(request.environ, switch), switch, f"the ranks of {request.row.name}")
 
 
 def _network_of_group(request: Request, group: Member) -> Network:

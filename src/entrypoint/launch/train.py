@@ -16,15 +16,14 @@ from launch.base.settings import read_choice, read_count, read_exit_code, read_s
 from launch.discovery import own_name
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
-from launch.plan import frameworks, install
+from launch.plan import install
 from launch.plan.host_plan import make_host_plan, variables_passed_on
 from launch.plan.request import Request, job_python, read_request, with_own_interface
-from launch.plan.strategies import single
+from launch.plan.strategy import find_warnings
 from launch.preflight import host_checks
 from launch.supervision import failure_report
 from launch.supervision.settings import (
     END_GRACE_SECONDS,
-    RAY_END_GRACE_SECONDS,
     Settings,
     assumed_grace,
     found_checkpoints,
@@ -44,7 +43,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
     Raises LaunchError before anything starts.
     """
-    # A config file may be a FIFO, or lie on a mount that hangs
+    # A config file may be a FIFO, or on a mount that hangs
     with signals.Interrupting():
         request = with_own_interface(read_request(environ, extra))
     settings = _run_settings(request)
@@ -55,7 +54,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(paths.launcher)
     failure_report.reserve_file(paths.failure)
     if request.devices.num_gpus:
-        # A host without them has no use for it
+        # Others have no use for it
         from launch.preflight import gpus
 
         described = gpus.describe_gpus(request)
@@ -63,7 +62,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     _print_lines(found_checkpoints(paths.checkpoints))
     _print_lines(filter(None, [_mend_own_name(request)]))
     if request.members:
-        # A host alone has no use for sockets and threads
+        # A host alone has no use for it
         from launch.multi_host import run_in_group
 
         outcome = run_in_group(request, settings, _run_part)
@@ -76,7 +75,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         outcome = _run_part(request, settings)
     if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
-        warnings = [] if request.strategy else single.find_warnings(request.cluster, request.job, environ)
+        warnings = [] if request.strategy else find_warnings(request.cluster, request.job, environ)
         _print_lines(f"{what}: {why}" for what, why in warnings)
     return outcome.exit_code
 
@@ -93,29 +92,29 @@ def _mend_own_name(request: Request) -> str:
     named = alone and not request.cluster.is_nameless
     own = [own_name.get_own_name(), *([request.cluster.current_host] if named else [])]
     lost = own_name.find_unlisted(own) if own_name.may_list_names() else []
-    address = own_name.LOOPBACK if alone or not lost else _own_address(request)
+    address = own_name.LOOPBACK
+    if lost and not alone:
+        # A host alone has no use for it
+        from launch.discovery import host_addresses
+
+        cluster = request.cluster
+        address = next(iter(host_addresses.own_addresses(cluster.current_host, cluster.network_interface)), "")
     if not lost or not address:
         return ""
     own_name.list_names(lost, address)
     return f"/etc/hosts did not have {' and '.join(lost)}, by which this host is called; it has {address} for it"
 
 
-def _own_address(request: Request) -> str:
-    # A host alone has no use for it
-    from launch.discovery import host_addresses
-
-    return next(iter(host_addresses.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
-
-
-def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
-    """Add to the outcome what to do about it if many scripts fail like that. `env` is that of the processes."""
+def _with_hint(outcome: Outcome, request: Request, env: Mapping[str, str]) -> Outcome:
+    """Add what to do about it if many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
     # Compiles expressions, which a job that succeeds has no use for
     from launch.job.failure_hints import find_hint
 
     lines = (*outcome.failure.error, *outcome.failure.last_lines)
-    advice = frameworks.find_advice(lines, env) or find_hint(lines, dialect)
+    known = (row.find_advice(lines, env) for row in request.frameworks)
+    advice = next(filter(None, known), "") or find_hint(lines, request.job.dialect)
     if not advice:
         return outcome
     _print_lines([advice])
@@ -125,15 +124,16 @@ def _with_hint(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcom
 def _run_settings(request: Request) -> Settings:
     environ = request.environ
     limits = stop_limits(environ)
-    is_ray = request.strategy is not None and request.strategy.strategy == "ray"
+    end_grace = END_GRACE_SECONDS if request.row.end_grace is None else request.row.end_grace
     return Settings(
         host=request.cluster.current_host,
         stop_grace=limits.stop,
         stop_margin=limits.margin,
-        end_grace=read_seconds(environ, "DLC_END_GRACE", RAY_END_GRACE_SECONDS if is_ray else END_GRACE_SECONDS),
+        end_grace=read_seconds(environ, "DLC_END_GRACE", end_grace),
         hang_timeout=read_seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
         log_folder=request.paths.launcher if read_choice(environ, "DLC_LOGS") else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
+        starters=request.row.starters,
     )
 
 
@@ -159,7 +159,7 @@ def _run_part(request: Request, settings: Settings, group: Member | None = None)
         outcome = failure_report.as_stopped(
             outcome, read_exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host
         )
-    outcome = _with_hint(outcome, request.job.dialect, env)
+    outcome = _with_hint(outcome, request, env)
     failure_report.write_file(paths.failure, outcome)
     return outcome
 
@@ -178,7 +178,9 @@ def _prepare_and_run(request: Request, settings: Settings, group: Member | None)
     _print_lines(filter(None, [assumed_grace(request.environ)]))
     signals.raise_if_stopped()
     install.make_own_folders(plan.context)
-    _write_private_files(plan.launch)
+    for path, content in plan.launch.files.items():
+        files.make_private_folder(os.path.dirname(path))
+        files.write_private_file(path, content)
     try:
         for process in plan.install:
             outcome = supervise([process], getting_ready)
@@ -186,45 +188,41 @@ def _prepare_and_run(request: Request, settings: Settings, group: Member | None)
                 return outcome, {}
         return _run_processes(request, plan.launch, settings, group), plan.context.env
     finally:
-        # They hold the environment, and so its secrets
+        # They hold secrets, and the script may have emptied /tmp
         for path in plan.launch.files:
-            # The script may have emptied /tmp
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
 
-def _wait_until_ready(group: Member) -> Outcome | None:
-    """Wait until all hosts are ready to start together; return what ended the job instead, None if nothing did."""
-    # A host alone has no use for it
-    from launch.coordination import rendezvous
-
-    return rendezvous.wait_until_ready(group)
-
-
 def _run_processes(request: Request, launch: Launch, settings: Settings, group: Member | None) -> Outcome:
     """Run the job's processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
-    restarts = _restarts_allowed(request)
+    # An elastic job's starter restarts its ranks
+    restarts = 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
     for number in itertools.count(1):
-        outcome = (_wait_until_ready(group) if group else None) or _attempt_in_group(request, group, launch, settings)
+        outcome = _attempt_in_group(request, group, launch, settings) if group else _run_attempt(launch, settings)
         again = group.await_restart() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
-        # What the processes of this attempt may have written
+        # Its processes may have written it
         _remove_file(request.paths.failure)
         _print_lines([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
     raise AssertionError("the loop has no other end")
 
 
-def _attempt_in_group(request: Request, group: Member | None, launch: Launch, settings: Settings) -> Outcome:
-    """Run one attempt to its end; if it fails on a data host that others take over from, to the job's end."""
-    outcome = _run_attempt(launch, settings)
-    if not group or not outcome.failure:
-        return outcome
+def _attempt_in_group(request: Request, group: Member, launch: Launch, settings: Settings) -> Outcome:
+    """Start with all hosts, and run to the end; after a failure that others take over from, to the job's end."""
+    # A host alone has no use for it
     from launch.coordination import rendezvous
 
+    outcome = rendezvous.wait_until_ready(group)
+    if outcome:
+        return outcome
+    outcome = _run_attempt(launch, settings)
+    if not outcome.failure:
+        return outcome
     at_last = rendezvous.await_end(group, outcome)
     if not at_last.failure:
-        # Which the processes may have written
+        # Processes may have written it
         _remove_file(request.paths.failure)
     return at_last
 
@@ -235,11 +233,6 @@ def _run_attempt(launch: Launch, settings: Settings) -> Outcome:
         if outcome.exit_code:
             return outcome
     return supervise(launch.processes, settings)
-
-
-def _restarts_allowed(request: Request) -> int:
-    """Return how often all hosts may start again; 0 for an elastic job, whose ranks torchrun restarts."""
-    return 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
 
 
 def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:
@@ -260,19 +253,13 @@ def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:
     return Outcome(0)
 
 
-def _write_private_files(launch: Launch) -> None:
-    for path, content in launch.files.items():
-        files.make_private_folder(os.path.dirname(path))
-        files.write_private_file(path, content)
-
-
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(f"dlc: {line}", file=sys.stderr, flush=True)
 
 
 def _mark_success(path: str) -> None:
-    # The platform goes by the exit code; some tools around it look for the file that its toolkit leaves.
+    # Tools around the platform look for it
     try:
         with open(path, "w", encoding="ascii"):
             pass
@@ -283,10 +270,8 @@ def _mark_success(path: str) -> None:
 def _remove_file(path: str) -> None:
     try:
         os.unlink(path)
-    except FileNotFoundError:
-        return
     except OSError as error:
-        # A read-only file system says so of a file that is not there, too
+        # A read-only file system says so of no file, too
         if os.path.lexists(path):
             _print_lines([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 

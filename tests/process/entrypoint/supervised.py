@@ -37,7 +37,7 @@ job = json.loads(sys.argv[2])
 specs = [ProcessSpec(tuple(s["argv"]), s["env"], s["cwd"], s["role"], s["rank"], s["essential"], s["vital"])
          for s in job["specs"]]
 exec(job["before"])
-outcome = supervise(specs, Settings(**job["settings"]))
+outcome = supervise(specs, Settings(**{"starters": ("torchrun", "mpirun"), **job["settings"]}))
 failure = outcome.failure._asdict() if outcome.failure else None
 with open(job["result"], "w") as file:
     json.dump({"exit_code": outcome.exit_code, "failure": failure, "stopped": outcome.stopped}, file)

@@ -15,8 +15,9 @@ from dlc.cli.schema import list_pages, make_job_texts
 from dlc.core.checkout import find_root
 from dlc.core.errors import SpecError, UsageError
 from dlc.jobs.spec.job_file import format_job, list_open_secrets, make_schema, read_job_file
-from dlc.jobs.spec.job_spec import PLACES, STRATEGIES, JobSpec
+from dlc.jobs.spec.job_spec import PLACES, JobSpec
 from dlc.jobs.spec.stated_job import StatedJob
+from dlc.jobs.spec.strategies import STRATEGIES
 from dlc.jobs.spec.values import FromShell
 from dlc.jobs.spec.words import read_words
 from dlc.submit import local
@@ -130,8 +131,8 @@ GOOD = "image: x\nscript: train.py\n"
         (f"{GOOD}groups: {{a: {{hosts: 60000}}, b: {{hosts: 60000}}}}",
          ["3:9: groups: expected at most 100000 hosts in all, found 120000"]),
         (f"{GOOD}distributed: torchrum",
-         ["3:14: distributed: expected '', 'torchrun', 'horovod', 'mpi' or 'tensorflow', found 'torchrum'; "
-          "did you mean 'torchrun'?"]),
+         ["3:14: distributed: expected '', 'horovod', 'mpi', 'ray', 'tensorflow', 'tf_multi_worker', "
+          "'tf_parameter_server', 'torchrun' or 'xla', found 'torchrum'; did you mean 'torchrun'?"]),
         (f"{GOOD}resources: {{gpu: 1}}",
          ["3:13: resources.gpu: expected one of cpus, gpus, instance_type, memory, found unknown key 'gpu'; "
           "did you mean 'gpus'?"]),

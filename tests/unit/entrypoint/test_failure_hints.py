@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launch.job.failure_hints import find_hint
-from launch.plan import frameworks
+from launch.plan.frameworks import tensorflow as frameworks
 
 IMPORT = "ImportError: cannot import name 'AdamW' from 'transformers' (/opt/venv/lib/python3.11/site-packages/transform"
 RENDEZVOUS = "ValueError: Error initializing torch.distributed using env:// rendezvous"

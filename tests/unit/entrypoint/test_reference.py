@@ -14,7 +14,7 @@ from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE, RUNTIME_SETTINGS, SE
 from launch.plan import explain
 from launch.plan.host_plan import make_host_plan
 from launch.plan.request import read_request
-from launch.plan.strategy import REQUESTS
+from launch.plan.strategies import load_strategies
 
 PAGE = "docs/launcher-reference.md"
 REFRESH = f"python scripts/launcher_tables.py {PAGE}"
@@ -27,16 +27,32 @@ def test_the_tables_in_the_documentation_are_fresh() -> None:
     assert reference.switches_table() in document
 
 
+def test_dlc_knows_the_strategies_of_the_table() -> None:
+    assert reference.strategies_module() == reference.STRATEGIES.read_text(), REFRESH
+
+
+def test_the_pages_name_each_strategy_and_each_hyperparameter_of_the_table() -> None:
+    started = Path("docs/launcher.md").read_text().partition("## What it starts\n")[2].partition("\n\nIf a job")[0]
+    asked = next(
+        line for line in Path("docs/running.md").read_text().splitlines() if "`--distributed STRATEGY`" in line
+    )
+    for row in load_strategies():
+        [line] = [line for line in started.splitlines() if line.startswith(f"| `{row.name}` |")]
+        assert [name for name in row.asked_by if f"`{name}`" not in started] == []
+        assert row.asked_by == () or f"`{row.asked_by[0]}`" in line
+        assert [word for word in (row.name, *row.also_called) if row.asked_by and f"`{word}`" not in asked] == []
+
+
 def test_every_switch_has_somebody_who_needs_it() -> None:
     assert reference.USERS.keys() == {setting.name for setting in SETTINGS}
     assert all(reference.USERS.values())
 
 
 def test_every_variable_that_a_job_gets_is_in_the_table(tmp_path: Path) -> None:
-    for number, request in enumerate(REQUESTS):
+    for number, asked_by in enumerate(name for row in load_strategies() for name in row.asked_by):
         job = JobFolder(tmp_path / str(number)).config("resourceconfig", hosts("algo-1", "algo-2")).code()
         compiler = {"sagemaker_training_compiler_enabled": True, "sagemaker_training_compiler_debug_mode": True}
-        job.hyperparameters(**{request.source: True, **compiler}).env(DLC_NUM_GPUS="2", DLC_EFA="1")
+        job.hyperparameters(**{asked_by: True, **compiler}).env(DLC_NUM_GPUS="2", DLC_EFA="1")
         job.env(DLC_COMPILER_DEFAULT="xla")
         for process in job.explain()["processes"]:
             assert [name for name in process["env"] if variables.family_of(name) is None] == []

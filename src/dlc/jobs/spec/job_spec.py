@@ -16,6 +16,7 @@ from pydantic import Field, PrivateAttr
 
 from dlc.buildspec.validation import Model
 from dlc.jobs.spec.limits import UNLIMITED
+from dlc.jobs.spec.strategies import STRATEGIES
 from dlc.jobs.spec.values import (
     FROM_SHELL,
     Count,
@@ -46,13 +47,6 @@ MOST_HOSTS = 100_000
 TRAINING_GROUPS = "sagemaker_distribution_instance_groups"
 # Whoever starts the hosts says by these who they are: the launcher would wait for others, or be told twice.
 HOST_VARIABLE = re.compile(r"DLC_(GROUPS|HOSTS|NUM_HOSTS|RANK|SERVICE)|JOBSET_NAME|SLURM_\w+")
-# What --distributed takes -> the hyperparameter by which a job asks for it.
-STRATEGIES = {
-    "torchrun": "sagemaker_torch_distributed_enabled",
-    "horovod": "sagemaker_horovod_enabled",
-    "mpi": "sagemaker_mpi_enabled",
-    "tensorflow": "sagemaker_multi_worker_mirrored_strategy_enabled",
-}
 # Where `dlc submit --to` hands a job: each is a module of `dlc.submit`.
 PLACES = ("local", "slurm", "kubernetes", "sagemaker", "skypilot", "dstack")
 # A variable of such a name holds a secret.

@@ -11,9 +11,10 @@ from typing import Any, cast
 from dlc.buildspec.problems import Mark
 from dlc.buildspec.yaml_layers import Node
 from dlc.core.errors import UsageError
-from dlc.jobs.spec.job_spec import ONLY_GROUP, SHARED_MEMORY, STOP_SECONDS, STRATEGIES
+from dlc.jobs.spec.job_spec import ONLY_GROUP, SHARED_MEMORY, STOP_SECONDS
 from dlc.jobs.spec.limits import DEVICES
 from dlc.jobs.spec.stated_job import StatedJob, state_job
+from dlc.jobs.spec.strategies import STRATEGIES
 from dlc.jobs.spec.values import FROM_SHELL
 
 # Where the value of a word stands in the file, and the value; the value may be a mapping.

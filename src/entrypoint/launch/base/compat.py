@@ -11,6 +11,7 @@ from collections import namedtuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
     from typing import NamedTuple as NamedTuple
 else:
@@ -33,6 +34,12 @@ def load_module(name: str) -> Any:
     """Return the module with this full name: importlib.import_module without the import of importlib."""
     __import__(name)
     return sys.modules[name]
+
+
+def list_modules(path: Iterable[str]) -> list[str]:
+    """Return the names of the modules of a package, whose `__path__` is given."""
+    files = {name for folder in path for name in os.listdir(folder) if name.endswith(".py")} - {"__init__.py"}
+    return sorted(name[:-3] for name in files)
 
 
 class Unfailing:

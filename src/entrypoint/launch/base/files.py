@@ -137,3 +137,12 @@ def write_private_file(path: str, content: str) -> None:
         raise LaunchError(
             CANNOT_CREATE, "cannot be written", where=path, found=os.strerror(error.errno or 0), remedy=PRIVATE_REMEDY
         ) from error
+
+
+def package_folders(venv: str) -> list[str]:
+    """Return where a virtual environment keeps its packages; [] if there is no such environment."""
+    try:
+        pythons = sorted(os.listdir(f"{venv}/lib"))
+    except OSError:
+        return []
+    return [folder for name in pythons if os.path.isdir(folder := f"{venv}/lib/{name}/site-packages")]

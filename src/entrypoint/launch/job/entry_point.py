@@ -45,6 +45,13 @@ class EntryPoint(NamedTuple):
         """Return the dotted name under which `python -m` finds a module or a package's program."""
         return self.name if self.kind == MODULE else module_name(self.name).replace("/", ".")
 
+    def explain_package(self, folder: str) -> str:
+        """Tell what makes this a package, which its name does not show; "" if it is something else."""
+        if self.kind != PACKAGE:
+            return ""
+        mark = "setup.py" if os.path.isfile(f"{folder}/setup.py") else "pyproject.toml"
+        return f", because {mark} is beside it: name a module of it (-m {self.module}), or move {mark} away"
+
     def target(self) -> tuple[str, ...]:
         """Return what torchrun, and our own launchers, are given: the script, or -m and the module."""
         if self.kind in (PACKAGE, MODULE):

@@ -1,15 +1,15 @@
-"""Which compiler the job asks for: DLC_COMPILER, else SageMaker's hyperparameters with the image's default."""
+"""Which compiler the job asks for: DLC_COMPILER, else hyperparameters with the image's default."""
 
 from __future__ import annotations
 
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.process_spec import Decision
 from launch.job.hyperparameters import Job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import NoReturn
 
 
 SWITCH = "DLC_COMPILER"
@@ -18,10 +18,10 @@ DEBUG = "DLC_COMPILER_DEBUG"
 STRICT = "DLC_COMPILER_STRICT"
 ENABLED = "sagemaker_training_compiler_enabled"
 DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
-BACKENDS = ("inductor", "xla")
-# As dlc_runtime reads them
+BACKENDS = INDUCTOR, XLA = ("inductor", "xla")
+# As in dlc_runtime
 ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-# What dlc_runtime alone reads, DLC_COMPILER_NAME of docs/compiler.md: a value that it does not know is told first
+# What dlc_runtime alone reads (docs/compiler.md): a wrong value is told first
 WORDS = {
     "MODE": ("auto", "default", "cuda-graphs", "regional", "max"),
     "EFFORT": ("normal", "max"),
@@ -29,17 +29,16 @@ WORDS = {
     "DYNAMIC": ("auto", *ON, *OFF),
 }
 FLAGS = ("TF32", "UNCHECKED")
-# With the least that they may be
+# And the least that they may be
 NUMBERS = {"EAGER_STEPS": 2, "REPORT_MINUTES": 0.001, "DEBUG_MB": 1}
-BUDGET = "BUDGET"
 MOST = 1e9
 
 
 class CompilerChoice(NamedTuple):
-    """`source` is the variable or the hyperparameter that asks, "" if none does."""
+    """What is asked for, and by what."""
 
     source: str = ""
-    # "off", and "" if the hyperparameter asks and the image has no default
+    # "off", or "" if the image has no default
     backend: str = ""
     debug: bool = False
 
@@ -47,11 +46,15 @@ class CompilerChoice(NamedTuple):
     def compiles(self) -> bool:
         return self.backend in BACKENDS
 
+    def refuse(self, what: str, expected: str, have: str, remedy: str) -> NoReturn:
+        """Raise LaunchError."""
+        raise LaunchError(CONFIG, what, where=self.source, expected=expected, found=have, remedy=remedy)
 
-def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> CompilerChoice:
-    """Return what is asked for. With `strategy` xla the hyperparameter means XLA, whatever the image's default.
 
-    Raises LaunchError for a value that is not one of those that a switch takes.
+def choose_compiler(environ: Mapping[str, str], job: Job, own: str) -> CompilerChoice:
+    """Return what is asked for. The hyperparameter means the strategy's `own`, else the image's default.
+
+    Raises LaunchError for a wrong value.
     """
     asked = _word(environ, SWITCH, (*BACKENDS, "off"))
     enabled = job.flag(ENABLED)
@@ -63,48 +66,37 @@ def choose_compiler(environ: Mapping[str, str], job: Job, strategy: str) -> Comp
     _check_rest(environ)
     if asked:
         return CompilerChoice(SWITCH, asked, debug)
-    return CompilerChoice(ENABLED, "xla" if strategy == "xla" else _word(environ, DEFAULT, BACKENDS), debug)
-
-
-def as_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
-    """Return the line that says what became of the request."""
-    if not found.source:
-        return ()
-    return (Decision(f"compiler {found.backend}" if found.compiles else "no compiler", found.source),)
+    return CompilerChoice(ENABLED, own or _word(environ, DEFAULT, BACKENDS), debug)
 
 
 def _word(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     value = environ.get(name, "").strip().lower()
     if value and value not in known:
-        raise LaunchError(
-            CONFIG, "no such value", where=name, expected=f"one of {', '.join(known)}", found=shown(environ[name])
-        )
+        expected = f"one of {', '.join(known)}"
+        raise LaunchError(CONFIG, "no such value", where=name, expected=expected, found=shown(environ[name]))
     return value
 
 
 def _check_rest(environ: Mapping[str, str]) -> None:
-    """Check what dlc_runtime alone reads."""
+    """Check the rest."""
     for name, known in WORDS.items():
         _word(environ, f"{SWITCH}_{name}", known)
     for name in (STRICT, *(f"{SWITCH}_{name}" for name in FLAGS)):
         _flag(environ, name)
     for name, least in NUMBERS.items():
-        _check_number(environ, f"{SWITCH}_{name}", least)
-    name = f"{SWITCH}_{BUDGET}"
+        text = environ.get(f"{SWITCH}_{name}", "").strip()
+        if text and not least <= _number(text) < MOST:
+            where, expected = f"{SWITCH}_{name}", f"{least:g} or more"
+            raise LaunchError(CONFIG, "a number", where=where, expected=expected, found=shown(text))
+    name = f"{SWITCH}_BUDGET"
     text = environ.get(name, "").strip()
     if text and any(not 0 <= _number(part.strip().rstrip("%")) < MOST for part in text.split(",")):
         expected = "seconds, a percentage of the job so far, or both, such as 60,5%"
-        raise LaunchError(CONFIG, "a budget", where=name, expected=expected, found=shown(environ[name]))
-
-
-def _check_number(environ: Mapping[str, str], name: str, least: float) -> None:
-    text = environ.get(name, "").strip()
-    if text and not least <= _number(text) < MOST:
-        raise LaunchError(CONFIG, "a number", where=name, expected=f"{least:g} or more", found=shown(environ[name]))
+        raise LaunchError(CONFIG, "a budget", where=name, expected=expected, found=shown(text))
 
 
 def _number(text: str) -> float:
-    """Return -1 for what is no number."""
+    """Return -1 if it is no number."""
     try:
         return float(text)
     except ValueError:

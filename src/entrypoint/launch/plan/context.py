@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from launch.base.compat import NamedTuple
@@ -34,7 +33,7 @@ class Context(NamedTuple):
     job: Job
     entry: EntryPoint
     hosts: tuple[str, ...]
-    # The whole environment of a plain process of this job
+    # That of a plain process of this job
     env: Mapping[str, str]
     # The launcher's own: what the user set
     environ: Mapping[str, str]
@@ -42,10 +41,10 @@ class Context(NamedTuple):
     venv: str
     # Where this launcher keeps private files
     run_dir: str
-    # Libraries of the image, of those that strategies ask about; empty: unknown
+    # What lies beside the frameworks of the image; empty: unknown
     installed: frozenset[str]
     network: Network = Network()
-    # Whether the code brings packages, which `installed` does not know
+    # Whether the code brings packages that `installed` does not know
     installs: bool = False
 
     @property
@@ -68,7 +67,7 @@ class Context(NamedTuple):
 
     @property
     def processes_per_host(self) -> int:
-        """Return the job's number, else Kubeflow's (auto, gpu, cpu too), else one an accelerator."""
+        """Return the job's number, else Kubeflow's, else one for each accelerator."""
         stated = self.environ.get("PET_NPROC_PER_NODE", "")
         own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
         own = self.devices.usable_cpus if stated == "cpu" else own
@@ -88,22 +87,15 @@ class Context(NamedTuple):
         env.update({name: value for name, value in (defaults or {}).items() if name not in self.environ})
         return ProcessSpec(argv, env, self.paths.code, role, rank, essential)
 
-    def script_has(self, pattern: re.Pattern[bytes]) -> bool:
+    def script_has(self, pattern: bytes) -> bool:
         """Return whether the entry point is a Python script that has the pattern."""
         if self.entry.kind != "script":
             return False
         try:
             with open(f"{self.paths.code}/{self.entry.name}", "rb") as file:
-                return pattern.search(file.read(LARGEST_SCRIPT_BYTES)) is not None
+                return re.search(pattern, file.read(LARGEST_SCRIPT_BYTES), re.MULTILINE) is not None
         except OSError:
             return False
-
-    def _explain_package(self) -> str:
-        """Tell what makes the entry point a package, which its name does not show."""
-        if self.entry.kind != "package":
-            return ""
-        mark = "setup.py" if os.path.isfile(f"{self.paths.code}/setup.py") else "pyproject.toml"
-        return f", because {mark} is beside it: name a module of it (-m {self.entry.module}), or move {mark} away"
 
     def require_script(self, strategy: str) -> None:
         """Raise LaunchError unless the entry point is a Python script: the strategy starts Python."""
@@ -113,5 +105,5 @@ class Context(NamedTuple):
                 "unsupported type of entry point",
                 where="sagemaker_program",
                 expected=f"a Python script for {strategy}",
-                found=f"the {self.entry.kind} {self.entry.name}{self._explain_package()}",
+                found=f"the {self.entry.kind} {self.entry.name}{self.entry.explain_package(self.paths.code)}",
             )

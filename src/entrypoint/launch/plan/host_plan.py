@@ -10,20 +10,15 @@ from launch.discovery.cluster import DEFAULT_INTERFACE
 from launch.job import entry_point, instance_groups
 from launch.job.entry_point import EntryPoint
 from launch.job.hyperparameters import JOB_NAME, SDK3_PROGRAM
-from launch.plan.compiler_choice import as_decisions
+from launch.plan import tf_data_service
+from launch.plan.compiler_choice import XLA, CompilerChoice
 from launch.plan.context import Context
-from launch.plan.frameworks import (
-    accelerate_variables,
-    flight_recorder_variables,
-    framework_variables,
-    keras_variables,
-    keras_warning,
-)
+from launch.plan.frameworks import HostFacts
 from launch.plan.install import home_variables, package_variables, pip_arguments, pip_processes
 from launch.plan.network import address_of, data_service_variables, network_variables
 from launch.plan.request import Request, job_venv
 from launch.plan.sagemaker_environment import explain_left_out, explain_misspelt, sm_variables
-from launch.plan.strategies import tf_data_service
+from launch.plan.strategies import find_strategy
 from launch.plan.strategy import plan_processes
 
 TYPE_CHECKING = False
@@ -82,8 +77,10 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     installs = bool(pip_arguments(entry, folder)) and SDK3_PROGRAM not in request.environ
     if installs:
         env.update(package_variables(env, venv, request.run_dir))
-    variables, keras = keras_variables(entry, folder, request.installed, request.environ)
-    env.update(variables)
+    answers = (row.script_variables(entry, folder, request.installed, request.environ) for row in request.frameworks)
+    chosen = [answer for answer in answers if answer]
+    for variables, _ in chosen:
+        env.update(variables)
     context = Context(
         cluster=request.cluster,
         devices=request.devices,
@@ -107,9 +104,9 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
         *_own_interface(request),
         *own_program,
         *launch.decisions,
-        *as_decisions(request.compiler),
-        *keras,
-        *keras_warning(launch.strategy, env, request.installed),
+        *_compiler_decisions(request.compiler),
+        *(decision for _, decisions in chosen for decision in decisions),
+        *_framework_warnings(request, launch.strategy, env),
         *left_out,
         *explain_misspelt(request.environ),
     )
@@ -149,9 +146,14 @@ def _require_compiler(request: Request, context: Context) -> None:
     """Raise LaunchError if the compiler that is asked for cannot work; hosts outside the group run no strategy."""
     asked = request.compiler
     if asked.source and asked.backend != "off":
-        here = request.strategy is not None and request.cluster.current_host in request.hosts
-        strategy = request.strategy.strategy if here and request.strategy else ""
-        compat.load_module("launch.plan.compiler_support").require_supported(context, asked, strategy)
+        here = request.strategy if request.cluster.current_host in request.hosts else None
+        compat.load_module("launch.plan.compiler_support").require_supported(context, asked, here)
+
+
+def _compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
+    if not found.source:
+        return ()
+    return (Decision(f"compiler {found.backend}" if found.compiles else "no compiler", found.source),)
 
 
 def _compiler_variables(request: Request) -> dict[str, str]:
@@ -197,9 +199,7 @@ def _default_variables(request: Request) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
         **_compiler_variables(request),
-        **framework_variables(request.installed, _job_region(request)),
-        **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
-        **(_recorder_variables(request) if request.records_collectives else {}),
+        **_framework_variables(request),
         "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or address_of(first, request.cluster, request.network),
         "MASTER_PORT": request.environ.get("PET_MASTER_PORT")
         or str(settings.port_of(request.environ, settings.MASTER_PORT)),
@@ -207,13 +207,28 @@ def _default_variables(request: Request) -> dict[str, str]:
     }
 
 
-def _recorder_variables(request: Request) -> dict[str, str]:
-    return flight_recorder_variables(request.paths, request.run_dir, job_venv(request.environ))
+def _framework_variables(request: Request) -> dict[str, str]:
+    facts = HostFacts(
+        installed=request.installed,
+        devices=request.devices,
+        paths=request.paths,
+        venv=job_venv(request.environ),
+        run_dir=request.run_dir,
+        region=_job_region(request),
+        is_distributed=request.strategy is not None,
+        uses_xla=_uses_xla(request),
+    )
+    return {name: value for row in request.frameworks for name, value in (row.variables(facts) or {}).items()}
+
+
+def _framework_warnings(request: Request, strategy: str, env: Mapping[str, str]) -> list[Decision]:
+    row = find_strategy(strategy)
+    found = (framework.find_warnings(row, env, request.installed) for framework in request.frameworks)
+    return [warning for warnings in found for warning in warnings or ()]
 
 
 def _uses_xla(request: Request) -> bool:
-    by_strategy = request.strategy is not None and request.strategy.strategy == "xla"
-    return by_strategy or request.compiler.backend == "xla" or "PJRT_DEVICE" in request.environ
+    return XLA in (request.row.compiler, request.compiler.backend) or "PJRT_DEVICE" in request.environ
 
 
 def _job_region(request: Request) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from launch.base import process_spec
 from launch.base.errors import CANNOT_CREATE, LaunchError
-from launch.base.files import PRIVATE_REMEDY, can_make_folder, make_private_folder
+from launch.base.files import PRIVATE_REMEDY, can_make_folder, make_private_folder, package_folders
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import EXECUTABLE, SHELL, EntryPoint, is_buildable
 from launch.plan.context import Context
@@ -85,7 +85,7 @@ def _make_home_folder(run_dir: str) -> None:
 
 def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[str, str]:
     """Return what shows packages below the run directory if the image's environment takes none; else nothing."""
-    found = site_packages(venv)
+    found = next(iter(package_folders(venv)), "")
     if not found or os.access(found, os.W_OK) or not can_make_folder(run_dir):
         return {}
     own = f"{run_dir}/{PACKAGES}"
@@ -116,22 +116,12 @@ def make_own_folders(context: Context) -> None:
         ) from error
 
 
-def site_packages(venv: str) -> str:
-    """Return where a virtual environment keeps its packages; empty if there is none."""
-    try:
-        pythons = os.listdir(f"{venv}/lib")
-    except OSError:
-        return ""
-    found = [f"{venv}/lib/{python}/site-packages" for python in sorted(pythons)]
-    return next((folder for folder in found if os.path.isdir(folder)), "")
-
-
 def _make_environment(own: str, venv: str) -> None:
     """Make a virtual environment that sees the other's packages: pip replaces none of them, it puts newer before.
 
     Made by hand, because module venv takes a tenth of a second, and ten times that with pip.
     """
-    found = site_packages(venv)
+    found = package_folders(venv)[0]
     packages = own + found[len(venv) :]
     os.makedirs(packages, exist_ok=True)
     os.makedirs(f"{own}/bin", exist_ok=True)

@@ -13,17 +13,14 @@ from launch.discovery.devices import Devices, detect_devices, find_interface
 from launch.job import instance_groups
 from launch.job.hyperparameters import GROUPS, Job, read_job
 from launch.plan.compiler_choice import CompilerChoice, choose_compiler
-from launch.plan.frameworks import chief_name, find_installed
+from launch.plan.frameworks import Framework, find_installed, load_frameworks
 from launch.plan.network import Network
-from launch.plan.strategy import StrategyChoice, choose_strategy, requested_strategies
+from launch.plan.strategies import PLAIN, Question, Strategy, StrategyChoice
+from launch.plan.strategy import choose_strategy, requested_strategies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-
-# Strategies in which one process on the first host is the whole job
-LED = ("mpi", "ray")
 
 
 class Request(NamedTuple):
@@ -37,9 +34,14 @@ class Request(NamedTuple):
     strategy: StrategyChoice | None
     # Names of the distributed groups
     groups: tuple[str, ...]
-    # Libraries of the image (frameworks.py)
+    # Libraries of the image (frameworks)
     installed: frozenset[str]
     network: Network = Network()
+
+    @property
+    def row(self) -> Strategy:
+        """Return the strategy, that of a plain process if the job has none."""
+        return self.strategy.row if self.strategy else PLAIN
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -59,36 +61,37 @@ class Request(NamedTuple):
     @property
     def compiler(self) -> CompilerChoice:
         """Return the compiler that the job asks for."""
-        return choose_compiler(self.environ, self.job, self.strategy.strategy if self.strategy else "")
+        return choose_compiler(self.environ, self.job, self.row.compiler)
+
+    @property
+    def frameworks(self) -> list[Framework]:
+        """Return the frameworks of the image, all that are known if that cannot be told."""
+        return load_frameworks(self.installed)
 
     @property
     def records_collectives(self) -> bool:
-        """Return whether PyTorch's ranks talk over NCCL here: then its flight recorder can say who waits for whom."""
-        return self.strategy is not None and self.devices.num_gpus > 0 and "torch" in self.installed
+        """Return whether ranks talk over NCCL here, and their framework can say who waits for whom."""
+        is_recorded = bool(self.installed) and any(row.records_collectives for row in self.frameworks)
+        return self.strategy is not None and self.devices.num_gpus > 0 and is_recorded
 
     @property
     def starts_remotely(self) -> bool:
-        """Return whether this host is one of several that mpirun's ranks run on."""
-        below_mpi = self.strategy is not None and self.strategy.strategy == "mpi"
-        return below_mpi and len(self.hosts) > 1 and self.cluster.current_host in self.hosts
+        """Return whether this host is one of several whose ranks the first one starts."""
+        return self.row.starts_remotely and len(self.hosts) > 1 and self.cluster.current_host in self.hosts
 
     @property
     def members(self) -> tuple[str, ...]:
         """Return the hosts whose end this host waits for and, on the leader, those whose end is the job's.
 
-        Below MPI the leader's mpirun is the whole job, with Ray the leader's script. With TensorFlow 2's parameter
-        servers the chief is the job: its workers serve it for ever. If TF_CONFIG has a `master`, as on the platform,
-        the workers train by themselves, and each counts.
+        Those are all of the strategy, unless its row says that one process on the leader is the job.
         """
         if len(self.group_hosts) < 2:
             return ()
         ending = self.group_hosts
         if self.strategy:
+            is_served = self.row.is_served(self.environ, self.installed)
             leads = self.cluster.current_host == self.hosts[0]
-            servers = self.strategy.strategy == "tf_parameter_server"
-            served = servers and chief_name(self.environ, self.installed)[0] == "chief"
-            only_leader = self.strategy.strategy in LED or (leads and served)
-            ending = self.hosts[:1] if only_leader else self.hosts
+            ending = self.hosts[:1] if self.row.led or (leads and is_served) else self.hosts
         return tuple(host for host in ending if host not in self.cluster.servers)
 
     @property
@@ -130,9 +133,11 @@ def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: st
     groups = _job_groups(job, cluster, distributed)
     # As in the platform's toolkit, a job that is distributed over an empty list of groups is not distributed.
     nowhere = _stated_groups(job) == []
-    strategy = None if nowhere else choose_strategy(job, environ, cluster, groups, libraries)
-    if strategy and strategy.strategy == "mpi":
-        _require_one_program(stated, groups or _job_groups(job, cluster, distributed=True), environ)
+    strategy = None if nowhere else choose_strategy(Question(job, environ, cluster, groups, libraries))
+    if strategy and strategy.row.starts_remotely:
+        _require_one_program(
+            stated, groups or _job_groups(job, cluster, distributed=True), environ, *strategy.row.starters
+        )
     return Request(
         environ=environ,
         paths=paths,
@@ -179,11 +184,11 @@ def _with_servers(cluster: Cluster, group: str) -> Cluster:
     return cluster._replace(servers=servers)
 
 
-def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Raise LaunchError if mpirun, which starts one program, would have to start several."""
+def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, str], starter: str) -> None:
+    """Raise LaunchError if a starter of one program would have to start several."""
     if len({job.group_programs.get(name, job.program) for name in groups}) > 1:
         raise LaunchError(
-            CONFIG, "several programs below one mpirun", where=instance_groups.setting_name(environ),
+            CONFIG, f"several programs below one {starter}", where=instance_groups.setting_name(environ),
             expected="one program for all groups that train together", found=shown(dict(job.group_programs)),
             remedy=f"name the groups that train together in {GROUPS}",
         )  # fmt: skip
@@ -206,10 +211,10 @@ def _stated_groups(job: Job) -> object:
 def _distributed_groups(
     job: Job, cluster: Cluster, strategy: StrategyChoice | None, groups: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the groups that the strategy runs on. A Ray cluster holds the whole job if no group is stated."""
+    """Return the groups that the strategy runs on, all of them if it takes every host and no group is stated."""
     if strategy is None:
         return groups
-    if strategy.strategy == "ray" and _stated_groups(job) is None:
+    if strategy.row.takes_every_host and _stated_groups(job) is None:
         return tuple(group.name for group in cluster.groups) or (cluster.current_group,)
     return _job_groups(job, cluster, distributed=True)
 

@@ -1,162 +1,112 @@
-"""The table of strategies, and the choice between them."""
+"""The choice between strategies, and this host's part in the one that runs."""
 
 from __future__ import annotations
 
-from launch.base import compat
-from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
 from launch.job import instance_groups
 from launch.job.hyperparameters import GROUPS, Job
-from launch.plan import frameworks
+from launch.plan import tf_data_service
 from launch.plan.context import Context
-from launch.plan.strategies import single, tf_data_service
+from launch.plan.strategies import PLAIN, Question, StrategyChoice, load_strategies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
-# Module and function(context) -> Launch: pure, this host's processes only.
-STRATEGIES = {
-    "single": "launch.plan.strategies.single:plan",
-    "torchrun": "launch.plan.strategies.torchrun:plan",
-    "xla": "launch.plan.strategies.torch_xla:plan",
-    "tf_multi_worker": "launch.plan.strategies.tensorflow:plan_multi_worker",
-    "tf_parameter_server": "launch.plan.strategies.tensorflow:plan_parameter_servers",
-    "mpi": "launch.plan.strategies.mpi:plan",
-    "horovod": "launch.plan.strategies.horovod:plan",
-    "ray": "launch.plan.strategies.ray:plan",
-}
+def choose_strategy(question: Question) -> StrategyChoice | None:
+    """Return the choice that wins, None for a plain job of one process per host.
 
-# Only if the platform starts a launcher for each rank
-TASK = {"task": "launch.plan.strategies.torchrun:plan"}
-
-
-class StrategyChoice(NamedTuple):
-    """What asks for a strategy: a hyperparameter that is true, or the variable DLC_STRATEGY."""
-
-    source: str
-    strategy: str
-    # If another strategy than the one asked for runs
-    decisions: tuple[Decision, ...] = ()
-
-
-BELOW_MPI = Decision("Horovod below mpirun", "DLC_HOROVOD_CONTROLLER")
-SERVERS = "sagemaker_parameter_server_enabled"
-# In order of precedence, which is the platform's own (contract, section 3).
-REQUESTS = (
-    StrategyChoice(SERVERS, "tf_parameter_server"),
-    StrategyChoice("sagemaker_horovod_enabled", "horovod"),
-    StrategyChoice("sagemaker_mpi_enabled", "mpi"),
-    StrategyChoice("sagemaker_pytorch_ddp_enabled", "torchrun"),
-    StrategyChoice("sagemaker_torch_distributed_enabled", "torchrun"),
-    StrategyChoice("sagemaker_distributed_dataparallel_enabled", "smdistributed"),
-    StrategyChoice("sagemaker_pytorch_xla_multi_worker_enabled", "xla"),
-    StrategyChoice("sagemaker_multi_worker_mirrored_strategy_enabled", "tf_multi_worker"),
-    # Ours: the platform has none
-    StrategyChoice("sagemaker_ray_enabled", "ray"),
-)
-
-
-def choose_strategy(
-    job: Job, environ: Mapping[str, str], cluster: Cluster, groups: tuple[str, ...], installed: frozenset[str]
-) -> StrategyChoice | None:
-    """Return the choice that wins, None for a plain job of one process per host. `installed`: see frameworks.py.
-
-    `groups` are the distributed ones. Raises LaunchError for a DLC_STRATEGY or DLC_HOROVOD_CONTROLLER that does not
-    exist, and if the platform started a launcher for every rank and the strategy starts ranks itself.
+    Raises LaunchError for a DLC_STRATEGY that does not exist, for what a strategy refuses, and if the platform started
+    a launcher for every rank and the strategy starts ranks itself.
     """
-    request = _first_choice(job, environ)
-    if cluster.task:
-        return _each_task_a_rank(request)
-    if request is None:
-        return None if environ.get("DLC_STRATEGY") else _of_the_platform(job, environ, cluster)
-    # The platform ignores a parameter server on a single host: there is nobody to share parameters with.
-    if request.source == SERVERS and len(cluster.hosts_of(groups)) < 2:
-        why = Decision("no parameter server", "there is one host to share parameters")
-        return StrategyChoice(request.source, "single", (why,)) if len(cluster.hosts) > 1 else None
-    if request.strategy == "smdistributed":
-        strategy, decisions = single.substitute_smdistributed(job, job.program, installed)
-        return StrategyChoice(request.source, strategy, decisions)
-    if request.strategy == "horovod" and _horovod_controller(environ) == "mpi":
-        return StrategyChoice(request.source, "mpi", (BELOW_MPI,))
-    return request
+    choice = _first_choice(question.job, question.environ)
+    if question.cluster.task:
+        return _each_task_a_rank(choice)
+    if choice is None:
+        return None if question.environ.get("DLC_STRATEGY") else _of_the_platform(question)
+    return choice.row.instead(question, choice)
 
 
-def _each_task_a_rank(request: StrategyChoice | None) -> StrategyChoice:
-    if request is None or request.strategy == "torchrun":
-        return StrategyChoice("several tasks on a node", "task")
+def _each_task_a_rank(choice: StrategyChoice | None) -> StrategyChoice:
+    rows = [choice.row] if choice else load_strategies()
+    ranks = next((row.of_tasks for row in rows if row.of_tasks), None)
+    if ranks:
+        return StrategyChoice("several tasks on a node", ranks)
     raise LaunchError(
         CONFIG,
-        f"several launchers on one node, and {request.strategy} starts the ranks itself",
-        where=request.source,
+        f"several launchers on one node, and {rows[0].name} starts the ranks itself",
+        where=choice.source if choice else "",
         expected="one task per node",
         found="SLURM_STEP_TASKS_PER_NODE with more",
         remedy="start the container with `srun --ntasks-per-node=1`",
     )
 
 
-def _of_the_platform(job: Job, environ: Mapping[str, str], cluster: Cluster) -> StrategyChoice | None:
+def _of_the_platform(question: Question) -> StrategyChoice | None:
     """Return what a platform made for one way of starting ranks expects if the job asks for none."""
-    if cluster.source == "MPIJob":
-        return StrategyChoice("MPIJob", "mpi")
-    if environ.get("PET_NNODES") and job.program.endswith(".py"):
-        return StrategyChoice("PET_NNODES", "torchrun")
-    return None
+    is_trainer = question.environ.get("PET_NNODES") and question.job.program.endswith(".py")
+    sign = question.cluster.source if question.cluster.source == "MPIJob" else "PET_NNODES" if is_trainer else ""
+    rows = load_strategies() if sign else []
+    return next((StrategyChoice(sign, row) for row in rows if row.expected_by == sign), None)
 
 
 def _first_choice(job: Job, environ: Mapping[str, str]) -> StrategyChoice | None:
     stated = environ.get("DLC_STRATEGY")
-    if stated:
-        if stated not in STRATEGIES:
-            raise LaunchError(
-                CONFIG,
-                "no such strategy",
-                where="DLC_STRATEGY",
-                expected=f"one of {', '.join(STRATEGIES)}",
-                found=shown(stated),
-            )
-        return None if stated == "single" else StrategyChoice("DLC_STRATEGY", stated)
-    return next(iter(requested_strategies(job)), None)
+    if not stated:
+        return next(iter(requested_strategies(job)), None)
+    known = {row.name: row for row in load_strategies()}
+    if stated not in known:
+        raise LaunchError(
+            CONFIG, "no such strategy", where="DLC_STRATEGY", expected=f"one of {', '.join(known)}", found=shown(stated)
+        )
+    return None if known[stated] == PLAIN else StrategyChoice("DLC_STRATEGY", known[stated])
 
 
 def requested_strategies(job: Job) -> list[StrategyChoice]:
     """Return every choice that the job makes, whether or not it can be met."""
-    return [request for request in REQUESTS if job.flag(request.source)]
+    # A plain job loads no strategy
+    rows = load_strategies() if any(name.endswith("_enabled") for name in job.parameters) else []
+    return [StrategyChoice(name, row) for row in rows for name in row.asked_by if job.flag(name)]
 
 
-def _horovod_controller(environ: Mapping[str, str]) -> str:
-    controller = environ.get("DLC_HOROVOD_CONTROLLER") or "gloo"
-    if controller not in ("gloo", "mpi"):
-        raise LaunchError(
-            CONFIG, "controller", where="DLC_HOROVOD_CONTROLLER", expected="gloo or mpi", found=shown(controller)
-        )
-    return controller
-
-
-def plan_processes(context: Context, request: StrategyChoice | None) -> Launch:
-    """Plan this host's part. Hosts outside the distributed group run the entry point as one plain process.
-
-    Ray's cluster has them all: they are where the script on its first host sends work.
-    """
+def plan_processes(context: Context, choice: StrategyChoice | None) -> Launch:
+    """Plan this host's part. Hosts outside the distributed group run the entry point as one plain process."""
     group = context.cluster.current_group
     if group == instance_groups.tf_data_group(context.job.group_programs):
         why = Decision("tf.data.service", f"{instance_groups.setting_name(context.environ)} for {group}")
         return tf_data_service.plan(context).with_decisions(why)
-    if request is None:
-        found = single.find_warnings(context.cluster, context.job, context.environ)
+    if choice is None:
+        found = find_warnings(context.cluster, context.job, context.environ)
         why = Decision("one plain process", "no distribution was asked for")
-        return single.plan(context).with_decisions(*(found or [why]))
-    if context.cluster.current_host not in context.hosts and request.strategy != "ray":
-        return single.plan(context).with_decisions(_why_outside(context))
-    by_name = request.strategy == "horovod" or BELOW_MPI in request.decisions
-    if by_name or (request.strategy == "mpi" and frameworks.imports_horovod(context)):
-        frameworks.require_gpus(context)
-    launch = _load_strategy(request.strategy)(context)
-    why = Decision(f"strategy {request.strategy}", request.source)
-    return launch.with_decisions(why, *request.decisions, *_find_apart(context))
+        return PLAIN.plan(context).with_decisions(*(found or [why]))
+    if context.cluster.current_host not in context.hosts and not choice.row.takes_every_host:
+        return PLAIN.plan(context).with_decisions(_why_outside(context))
+    launch = choice.row.plan(context)
+    why = Decision(f"strategy {choice.row.name}", choice.source)
+    return launch.with_decisions(why, *choice.decisions, *_find_apart(context))
+
+
+def find_warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
+    """Warn if several hosts run one script, without a strategy, and nothing connects them.
+
+    TF_CONFIG connects them. Groups that are named although nothing is distributed hint at a request left out.
+    """
+    if len(cluster.hosts) < 2 or environ.get("DLC_STRATEGY") or environ.get("TF_CONFIG"):
+        return []
+    stated = job.parameters.get(GROUPS)
+    if stated and len(cluster.hosts_of(stated)) == 1:
+        # The other groups serve the one host that trains
+        return []
+    if stated:
+        return [Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")]
+    if cluster.is_heterogeneous or job.group_programs:
+        return []
+    remedy = "`dlc run --distributed torchrun|horovod|mpi|tensorflow`, or a hyperparameter of docs/using.md"
+    why = f"no distribution was asked for, so each trains a model of its own unless the script connects them; {remedy}"
+    return [Decision(f"warning: nothing connects the {len(cluster.hosts)} hosts", why)]
 
 
 def _find_apart(context: Context) -> list[Decision]:
@@ -178,9 +128,3 @@ def _why_outside(context: Context) -> Decision:
     return Decision(
         "warning: one plain process", f"current_group_name is {named}, and no instance group is called that"
     )
-
-
-def _load_strategy(name: str) -> Callable[[Context], Launch]:
-    module, _, function = {**STRATEGIES, **TASK}[name].partition(":")
-    plan: Callable[[Context], Launch] = getattr(compat.load_module(module), function)
-    return plan

@@ -24,15 +24,13 @@ CONTENT_KEY = "DLC_CONTENT_KEY"
 KEY_DIGITS = 12
 # Characters of a list in a message
 MOST_SHOWN = 200
-# Strategies that do not count devices
-ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "ray", "single")
 
 
 def host_facts(request: Request) -> dict[str, Any]:
     """Return what the other hosts are to know of this one: JSON, small."""
     cluster = request.cluster
-    strategy = request.strategy.strategy if request.strategy else ""
-    counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
+    strategy = request.strategy.row.name if request.strategy else ""
+    counts_devices = request.row.counts_devices and cluster.current_host in request.hosts
     facts = {
         "image": request.environ.get(CONTENT_KEY, "")[:KEY_DIGITS],
         # Hosts that train together have one image; a group beside them may have its own.

@@ -9,22 +9,21 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 
 from dlc_channel.channel import NotOfThisJobError
 from launch import signals
 from launch.base.errors import CONFIG, Failure, one_line
+from launch.coordination.member import Member
 from launch.coordination.sockets import ask_listener
 from launch.discovery import host_addresses
+from launch.plan.request import Request
 from launch.preflight import host_checks
 from launch.preflight.host_checks import HostFinding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from typing import Any
-
-    from launch.coordination.member import Member
-    from launch.plan.request import Request
 
 
 # Hosts; up to so many try all others
@@ -70,8 +69,8 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
     # A launcher that comes back to a job that runs finds the others' probe listeners closed
     if group.probe_listener is None or group.has_to_restart:
         return []
-    known = ((host, group.facts.get(host, {})) for host in choose_targets(hosts, own))
-    tries = [Probe(own, host, facts, group.config.key) for host, facts in known if facts.get("door")]
+    listen = [host for host in choose_targets(hosts, own) if group.facts.get(host, {}).get("door")]
+    tries = [Probe(own, host, group.facts[host], group.config.key) for host in listen]
     for each in tries:
         each.start()
     deadline = time.monotonic() + BOUND_SECONDS + SLACK_SECONDS
@@ -84,8 +83,7 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
         return []
     more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
     shown = ", ".join(map(str, failed[:MOST_NAMED]))
-    is_needed = request.strategy is not None and request.strategy.strategy != "single"
-    return [HostFinding(f"{own} cannot reach {shown}{more}", REMEDY, is_error=is_needed)]
+    return [HostFinding(f"{own} cannot reach {shown}{more}", REMEDY, is_error=request.row.connects)]
 
 
 def exchange_findings(group: Member, findings: list[HostFinding]) -> list[HostFinding]:
@@ -132,7 +130,9 @@ class Probe(threading.Thread):
         found = host_addresses.resolve(self._host)
         if not found and not self._came_from:
             self._trouble = "it does not resolve"
-        yield from (address for address in found if address != self._came_from)
+        for address in found:
+            if address != self._came_from:
+                yield address
 
     def _answers(self, address: str, deadline: float) -> bool:
         timeout = min(ATTEMPT_SECONDS, deadline - time.monotonic())

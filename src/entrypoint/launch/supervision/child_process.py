@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from launch.base.process_spec import ProcessSpec
     from launch.supervision.event_log import ProcessLog
     from launch.supervision.rank_files import RankEnd
+    from launch.supervision.settings import Settings
 
 
 LAST_LINES = 20
@@ -78,9 +79,9 @@ class ChildProcess:
 
 
 def make_failure(
-    child: ChildProcess, host: str, cause: str, ranks: Sequence[RankEnd] = (), early: Sequence[str] = ()
+    child: ChildProcess, settings: Settings, cause: str, ranks: Sequence[RankEnd] = (), early: Sequence[str] = ()
 ) -> Failure:
-    """Report a process that ended badly; below torchrun and mpirun, the rank that failed first.
+    """Report a process that ended badly; below a starter, the rank that failed first.
 
     `early` are names of processes that had ended with 0 before it.
     """
@@ -90,15 +91,15 @@ def make_failure(
         cause=cause,
         role=child.spec.role,
         rank=child.spec.rank,
-        host=host,
+        host=settings.host,
         exit_code=child.exit_code,
         signal=child.signal_name,
         last_lines=child.last_lines(),
         error=error_lines(child.stderr.last_lines(MOST_LINES)),
     )
-    from launch.supervision.failure_cause import STARTERS, root_cause, with_early_ends
+    from launch.supervision.failure_cause import root_cause, with_early_ends
 
-    if child.spec.role in STARTERS:
+    if child.spec.role in settings.starters:
         failure = root_cause(failure, child.stderr.tail.decode("utf-8", "replace"), ranks)
     return with_early_ends(failure, ranks, early)
 

@@ -163,8 +163,6 @@ def _frame_lines(body: tuple[str, ...], number: int) -> tuple[str, ...]:
     return tuple(shorten(line) for line in (body[number], *source))
 
 
-# Roles of processes that start ranks
-STARTERS = ("torchrun", "mpirun")
 LAST_LINES = 20
 # Ranks
 MOST_NAMED = 4

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 STOP_GRACE_SECONDS, STOP_MARGIN_SECONDS = 100.0, 20.0
 # For what is left when the job's own processes have ended or one has failed
 END_GRACE_SECONDS = 10.0
-# The same with Ray, whose tasks nobody waits for when the script has ended
-RAY_END_GRACE_SECONDS = 3.0
 
 
 class Settings(NamedTuple):
@@ -76,6 +74,8 @@ class Settings(NamedTuple):
     group: GroupOfHosts | None = None
     # What ranks below a starter tell us of their ends (rank_files.py)
     rank_folder: str = ""
+    # Roles of processes that start ranks
+    starters: tuple[str, ...] = ()
     # For a log of each process and the events of the run; none without it (DLC_LOGS)
     log_folder: str = ""
     # Another run follows on this host: a good end of this one is no news for the group

@@ -350,7 +350,7 @@ class Supervisor:
             first = min(failed, key=lambda child: (is_consequence(child.last_lines()), not child.signal_name))
             kind = STOPPED if self.stop else FAILED
             early = () if self.stop else self.early
-            failure = make_failure(first, self.settings.host, self._cause(first), self.ranks.read_ends(), early)
+            failure = make_failure(first, self.settings, self._cause(first), self.ranks.read_ends(), early)
             self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
         self.early += [process_name(child.spec) for child in ended if child.spec.essential and not child.exit_code]
         for child in ended:

@@ -11,9 +11,12 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import kubeflow
 from launch.plan.context import Context
-from launch.plan.strategies import single
+from launch.plan.strategies import Strategy
+from launch.plan.strategies.horovod import imports_horovod, require_gpus
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
+# The same of smdistributed, which may run below mpirun
+SMDDP_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")
 # Exported with a value
 NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")
@@ -31,6 +34,8 @@ def plan(context: Context) -> Launch:
 
     Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
+    if imports_horovod(context):
+        require_gpus(context)
     if context.cluster.source == kubeflow.MPI_JOB:
         return _of_the_operator(context)
     _check_names(context)
@@ -152,7 +157,7 @@ def _agent_command() -> str:
 
 def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
     """Return NCCL_DEBUG's value and the other options. `--NCCL_DEBUG V` is the platform's own notation."""
-    name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else single.SMDDP_OPTIONS
+    name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else SMDDP_OPTIONS
     text = context.job.text(name)
     try:
         words = shlex.split(text)
@@ -216,3 +221,16 @@ def _decisions(context: Context) -> tuple[Decision, ...]:
     if "mp_parameters" in context.job.hyperparameters:
         decisions.append(Decision("the script splits its model itself", "smdistributed.modelparallel is not public"))
     return tuple(decisions)
+
+
+ROW = Strategy(
+    "mpi",
+    plan,
+    asked_by=("sagemaker_mpi_enabled",),
+    order=3,
+    expected_by=kubeflow.MPI_JOB,
+    led=True,
+    starts_remotely=True,
+    starters=("mpirun",),
+    needs_keras_2=True,
+)

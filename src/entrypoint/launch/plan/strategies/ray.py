@@ -11,6 +11,7 @@ from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.job import instance_groups
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, join_host_port
+from launch.plan.strategies import Strategy
 
 # For the head to listen, and for every host to join; all hosts start together
 WAIT_SECONDS = 300
@@ -165,3 +166,17 @@ def _require_one_driver(context: Context) -> None:
                 found=shown(dict(stated)),
                 remedy='leave it out: the script sends work there with resources={"GROUP": 1}',
             )  # fmt: skip
+
+
+ROW = Strategy(
+    "ray",
+    plan,
+    # Ours: the platform has none
+    asked_by=("sagemaker_ray_enabled",),
+    order=8,
+    counts_devices=False,
+    led=True,
+    takes_every_host=True,
+    # Nobody waits for its tasks when the script has ended
+    end_grace=3.0,
+)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from launch.base import process_spec
 from launch.base.process_spec import Decision, Launch
+from launch.plan.compiler_choice import XLA
 from launch.plan.context import Context
 from launch.plan.network import thread_variables
-from launch.plan.strategies import torchrun
+from launch.plan.strategies import Strategy, torchrun
 
-_MP_FN = re.compile(rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]", re.MULTILINE)
+_MP_FN = rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]"
 
 
 def plan(context: Context) -> Launch:
@@ -37,19 +36,12 @@ def plan(context: Context) -> Launch:
         },
     )
     how = "the script defines _mp_fn(index)" if spawned else "the script has no _mp_fn"
-    decisions = (
-        Decision(f"PJRT_DEVICE={device}", why),
-        Decision("our spawn program" if spawned else "the script itself", how),
-        *_world_warnings(context, device),
-    )
-    return Launch("xla", (process,), decisions)
-
-
-def _world_warnings(context: Context, device: str) -> tuple[Decision, ...]:
-    """Warn if each host becomes a job of its own; a job that asks for the compiler is refused instead."""
-    if device != "CPU" or len(context.hosts) < 2:
-        return ()
-    return (Decision("warning: each host trains a model of its own", "XLA on CPUs sees one process"),)
+    what = "our spawn program" if spawned else "the script itself"
+    decisions = [Decision(f"PJRT_DEVICE={device}", why), Decision(what, how)]
+    # A job that asks for the compiler is refused instead
+    if device == "CPU" and len(context.hosts) > 1:
+        decisions.append(Decision("warning: each host trains a model of its own", "XLA on CPUs sees one process"))
+    return Launch("xla", (process,), tuple(decisions))
 
 
 def _choose_device(context: Context) -> tuple[str, str]:
@@ -71,3 +63,15 @@ def _runtime_variables(context: Context, device: str) -> dict[str, str]:
         return {"CPU_NUM_DEVICES": str(devices), "XLA_THREAD_POOL_SIZE": str(threads)}
     # What torch_xla counts its processes by.
     return {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
+
+
+ROW = Strategy(
+    "xla",
+    plan,
+    asked_by=("sagemaker_pytorch_xla_multi_worker_enabled",),
+    order=6,
+    rendezvous_port=torchrun.ROW.rendezvous_port,
+    read_elastic=torchrun.read_elastic,
+    starters=torchrun.ROW.starters,
+    compiler=XLA,
+)

@@ -48,7 +48,7 @@ def two(tmp_path: Path) -> Iterator[Hosts]:
     (tmp_path / "venv/lib/python3/site-packages/toyflow").mkdir(parents=True)
     hosts.below = (sys.executable, "-I", "-S", "-c", WITH_ROWS, str(ADDED))
     for job in hosts.jobs:
-        job.env(DLC_MASTER_PORT=str(free_port()))
+        job.env(DLC_MASTER_PORT=str(free_port()), DLC_RUN_DIR=str(job.base / "run"))
     yield hosts
     for process in hosts.processes:
         process.kill()

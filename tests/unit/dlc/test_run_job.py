@@ -161,7 +161,7 @@ def test_a_distribution_is_the_hyperparameter_that_asks_for_it() -> None:
     assert found["tensorflow"] == found["tf_multi_worker"]
     assert all(STRATEGIES[name] in hyperparameters for name, hyperparameters in found.items())
     assert job().hyperparameters == {}
-    with pytest.raises(UsageError, match=r"--distributed: expected '', 'torchrun', .*, found 'ddp'"):
+    with pytest.raises(UsageError, match=r"--distributed: expected .*'torchrun'.*, found 'ddp'"):
         job(distributed="ddp")
 
 

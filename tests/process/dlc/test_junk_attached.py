@@ -104,9 +104,16 @@ def deep_manifest(shop: Shop, image: Manifest) -> str:
     )
 
 
+def layer_as_bundle(shop: Shop, image: Manifest) -> str:
+    """The registry fails if it is asked for such a manifest."""
+    layer = image.content["layers"][0]
+    list_referrer(shop.repository, image, {**layer, "mediaType": image.kind, "artifactType": BUNDLE})
+    return f"{layer['digest']}; it cannot be read: GET "
+
+
 JUNK: tuple[Junk, ...] = (
     huge_bundle, bundle_without_blob, bundle_of_other_bytes, bundle_that_is_gone, bill_without_blob,
-    signature_without_blob, index_of_no_kinds, deep_manifest,
+    signature_without_blob, index_of_no_kinds, deep_manifest, layer_as_bundle,
 )  # fmt: skip
 
 

@@ -247,7 +247,11 @@ def test_what_nobody_can_read_ends_no_prune_and_keeps_what_it_names(
     for tag in ("junk", make_signature_tag(old.digest), f"{make_fallback_tag(old.digest)}.att"):
         repository.put_manifest(tag, odd)
     repository.put_manifest("deep", Manifest(text, deep.kind))
-    list_as_documents(repository, old, [odd])
+    layer = named.content["layers"][0]
+    of_a_layer = {"mediaType": named.kind, "digest": layer["digest"], "size": layer["size"]}
+    index = Manifest.of({"schemaVersion": 2, "mediaType": INDEX, "manifests": [of_a_layer]})
+    repository.put_manifest("index-of-a-layer", index)
+    list_as_documents(repository, old, [odd, index])
     rows = prune("--keep", "1", "--days", "30")
     assert rows[old.digest]["removed"]
     assert rows[deep.digest]["removed"]

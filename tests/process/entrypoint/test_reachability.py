@@ -330,7 +330,11 @@ def test_a_stop_of_preflight_while_hosts_try_each_other_is_told_to_the_others(th
     three.configure("print('started')", **MULTI_WORKER)
     for job in three.jobs:
         job.env(DLC_HEARTBEAT_TIMEOUT="600")
-    three.constants = {"launch.preflight.reachability.BOUND_SECONDS": 60.0}
+    # And no thread asks whom the leader follows
+    three.constants = {
+        "launch.preflight.reachability.BOUND_SECONDS": 60.0,
+        "launch.coordination.leader_scout.PAUSE_SECONDS": 600.0,
+    }
     three.start("--preflight")
     wait_until_trying(three.processes[1])
     three.processes[1].terminate()

@@ -13,7 +13,7 @@ from dlc.core.labels import CREATED, KEY, parse_time
 from dlc.engine.builders import UNVERIFIED
 from dlc.images.push.read_image import read_labels
 from dlc.images.push.referrers import OF_DOCUMENT, is_document
-from dlc.images.push.registry.http import UnreadableError
+from dlc.images.push.registry.http import TooLargeError, UnreadableError
 from dlc.images.push.registry.repository import Manifest, Repository
 from dlc.images.push.tags import KEY_DIGITS, OF_CONTENT, OF_DAY
 
@@ -142,9 +142,9 @@ def read_any(repository: Repository, reference: str) -> Manifest | None:
     """Return what a tag or a digest means, also if dlc cannot read it: by that whoever may push ends no prune."""
     try:
         return repository.any_manifest(reference)
+    except TooLargeError:
+        raise
     except UnreadableError as error:
-        if not error.data:
-            raise
         return Unreadable(error.data, "")
 
 

@@ -131,7 +131,13 @@ class Repository:
         headers = {"Accept": ", ".join((*KINDS, *INDEXES))}
         path = self._path("manifests", reference)
         accept = (200, *absent(reference)) if ":" in reference else (200, 404)
-        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=accept))
+        # docker-registry fails if it is asked for a layer as a manifest.
+        also = (500,) if ":" in reference else ()
+        answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=(*accept, *also)))
+        if answer.status == 500:
+            if self.size(reference) is not None:
+                raise UnreadableError(f"{answer.where}: it is a blob, and no manifest", NO_REGISTRY)
+            answer = self._retry(lambda: self._session.send("GET", path, headers=headers, accept=accept))
         kind = answer.headers.get_content_type()
         if answer.status != 200 or kind in OLD_KINDS:
             return None

@@ -1,6 +1,6 @@
 """Records on which way a value goes through the source files of a checkout, from its first function to its last.
 
-usage: python benchmarks/walks.py [CHECKOUT] [--walk run|submit|ranks|batch|break ...]
+usage: python benchmarks/walks.py [CHECKOUT] [--walk run|submit|ranks ...]
 
 A mark (a few letters) is put into a value, and a run is recorded: each function of the checkout counts once, at its
 first call in which an argument holds the mark. Neighbours in one file are one stay; what goes back to a file where the
@@ -12,11 +12,8 @@ run    the job of `dlc run` with two hosts, from the words that were typed until
 submit the job of a file with two hosts, until the objects of a cluster are printed.
 ranks  a resourceconfig.json of two hosts, two launchers on this machine, until the leader starts torchrun (an empty
        program). The mark is the name of the other host.
-batch  a text in a batch from `serve` to the loop over a RemoteLoader, in two processes.
-break  the reason of a graph break, until report.html is written.
-       In these two results count too, and fields of objects do not: a queue that holds the batch is asked many things
-       that are no part of its way. They need torch and gRPC; in an image:
-       docker run --rm -v "$PWD:/dlc:ro" IMAGE python /dlc/benchmarks/walks.py --walk batch break
+
+library_walks.py has those of the library, which need PyTorch.
 """
 
 from __future__ import annotations
@@ -51,6 +48,8 @@ DEEPEST = 8
 LOG, MAIN = "calls", 0
 MOST_BYTES = 1 << 20
 BOUND = 500
+# Drives a walk, or a part of it, given the folder of the sources and one for what it writes.
+Drive = Callable[[Path, Path], None]
 
 
 class Call(NamedTuple):
@@ -63,19 +62,20 @@ class Call(NamedTuple):
     function: str
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(description: str, walks: Mapping[str, Drive], inner: Mapping[str, Drive], usual: Sequence[str]) -> None:
+    """Record what was asked for; `inner` are the functions of `walks` that run in processes of their own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", nargs="?", type=Path, default=ROOT)
-    parser.add_argument("--walk", nargs="+", choices=[*WALKS], default=["run", "ranks"])
+    parser.add_argument("--walk", nargs="+", choices=[*walks], default=usual)
     parser.add_argument("--record", nargs=2, metavar=("WALK", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     source = arguments.checkout.resolve() / "src"
     if arguments.record:
-        INSIDE[arguments.record[0]](source, Path(arguments.record[1]))
+        inner[arguments.record[0]](source, Path(arguments.record[1]))
         return
     for walk in arguments.walk:
         with tempfile.TemporaryDirectory(prefix="walks") as folder:
-            WALKS[walk](source, Path(folder))
+            walks[walk](source, Path(folder))
             show_walk(walk, read_calls(Path(folder) / LOG))
 
 
@@ -215,7 +215,15 @@ def is_value(value: object) -> bool:
 
 
 def inside(walk: str, source: Path, folder: Path, *options: str) -> list[str]:
-    return [sys.executable, *options, __file__, str(source.parent), "--record", walk, str(folder)]
+    return [
+        sys.executable,
+        *options,
+        str(Path(sys.argv[0]).resolve()),
+        str(source.parent),
+        "--record",
+        walk,
+        str(folder),
+    ]
 
 
 def walk_verb(verb: str, source: Path, folder: Path) -> None:
@@ -316,96 +324,15 @@ def record_ranks(source: Path, folder: Path) -> None:
     runpy.run_path(launcher, run_name="__main__")
 
 
-def walk_batch(source: Path, folder: Path) -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        (folder / "port").write_text(str(sock.getsockname()[1]))
-    with subprocess.Popen(inside("serve", source, folder)) as data_host:
-        try:
-            subprocess.run(inside("take", source, folder), check=True, timeout=BOUND)
-        finally:
-            data_host.terminate()
-
-
-class Texts:
-    """Samples with the mark, which the data set itself does not hold."""
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: int) -> dict[str, object]:
-        import torch
-
-        return {"text": "".join(["0dd", "ba11"]), "x": torch.ones(4)}
-
-
-def record_serve(source: Path, folder: Path) -> None:
-    sys.path.insert(0, str(source))
-    from dlc_runtime.dataservice import serve
-
-    Recorder(source, MARK, folder, results_not_fields=True).start()
-    port = int((folder / "port").read_text())
-    serve(Texts(), batch_size=None, workers=1, address="127.0.0.1", port=port, token="token")
-
-
-def record_take(source: Path, folder: Path) -> None:
-    sys.path.insert(0, str(source))
-    from dlc_runtime.dataservice import RemoteLoader
-
-    port = (folder / "port").read_text()
-    recorder = Recorder(source, MARK, folder, results_not_fields=True)
-    recorder.start()
-    with RemoteLoader([f"127.0.0.1:{port}"], rank=0, world=1, token="token", device="cpu") as loader:
-        for batch in loader:
-            recorder.end()
-            print(f"the loop has {batch['text']}", file=sys.stderr)
-
-
-def walk_break(source: Path, folder: Path) -> None:
-    environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    subprocess.run(inside("break", source, folder), env=environ, check=True, timeout=BOUND, stdout=sys.stderr)
-    if MARK not in (folder / "report/report.html").read_text():
-        raise SystemExit("expected the graph break on the page, found none")
-
-
-def record_break(source: Path, folder: Path) -> None:
-    sys.path.insert(0, str(source))
-    os.environ.update(DLC_COMPILER="inductor", DLC_COMPILER_MODE="default", DLC_COMPILER_REPORT=f"{folder}/report")
-    # As the line in the images does it in each Python.
-    exec((source.parent / "docker/scripts/runtime/dlc_runtime.pth").read_text().splitlines()[1])
-    import torch
-
-    recorder = Recorder(source, MARK, folder, results_not_fields=True)
-    # Else Dynamo would compile it.
-    recorder.note_call = torch._dynamo.disable(recorder.note_call)
-    recorder.start()
-
-    class Net(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(4, 4)
-
-        def forward(self, x: Any) -> Any:
-            x = self.layer(x)
-            torch._dynamo.graph_break(msg="".join(["0dd", "ba11"]))
-            return self.layer(x)
-
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(16):
-        model(torch.ones(2, 4)).sum().backward()
-        optimizer.step()
-
-
-Drive = Callable[[Path, Path], None]
 VERBS = {
     "run": ["run", "--hosts", "2", "--distributed", "torchrun", "dlc/some:1", f"{MARK}/train.py"],
     "submit": ["submit", "job.yml", "--to", "kubernetes", "--dry-run"],
 }
-WALKS: dict[str, Drive] = {verb: partial(walk_verb, verb) for verb in VERBS}
-WALKS |= {"ranks": walk_ranks, "batch": walk_batch, "break": walk_break}
-INSIDE: dict[str, Drive] = {verb: partial(record_verb, words) for verb, words in VERBS.items()}
-INSIDE |= {"ranks": record_ranks, "serve": record_serve, "take": record_take, "break": record_break}
+WALKS: dict[str, Drive] = {**{verb: partial(walk_verb, verb) for verb in VERBS}, "ranks": walk_ranks}
+INSIDE: dict[str, Drive] = {
+    **{verb: partial(record_verb, words) for verb, words in VERBS.items()},
+    "ranks": record_ranks,
+}
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", WALKS, INSIDE, ["run", "ranks"])

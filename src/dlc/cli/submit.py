@@ -17,7 +17,7 @@ from dlc.jobs.spec.job_spec import PLACES, JobSpec
 from dlc.submit.places import LOCAL, Document, Place, load_place, read_place_options
 from dlc.submit.records import Record, find_record, note_end, write_record
 
-HELP = "hand the job of a file to Slurm, Kubernetes or SageMaker"
+HELP = "hand the job of a file to Slurm, Kubernetes, SageMaker or another place"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"
 
 

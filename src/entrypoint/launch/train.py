@@ -54,7 +54,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(paths.launcher)
     failure_report.reserve_file(paths.failure)
     if request.devices.num_gpus:
-        # Others have no use for it
+        # Of no use without GPUs
         from launch.preflight import gpus
 
         described = gpus.describe_gpus(request)
@@ -271,7 +271,7 @@ def _remove_file(path: str) -> None:
     try:
         os.unlink(path)
     except OSError as error:
-        # A read-only file system says so of no file, too
+        # A read-only file system says so of missing files, too
         if os.path.lexists(path):
             _print_lines([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 

@@ -32,9 +32,7 @@ class UncompiledHook:
         self.hook = hook
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from functools import partial
-
-        return partial, (self.hook,)
+        return functools.partial, (self.hook,)
 
 
 def make_uncompiled(hook: Callable[..., Any]) -> UncompiledHook:

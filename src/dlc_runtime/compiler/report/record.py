@@ -181,80 +181,67 @@ class RecompileCause(NamedTuple):
     """"" if nothing in the script is known to avoid it."""
 
 
-class Guard(NamedTuple):
-    """A form of the conditions for what Dynamo compiled."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    words: str
-    """With the pattern's groups by name, or `condition` for the whole."""
-    remedy: str
-
-
-def guard(kind: str, pattern: str, words: str, remedy: str) -> Guard:
-    return Guard(kind, re.compile(pattern), words, remedy)
-
-
 TENSOR = r"tensor '(?P<what>.+?)' "
 CHANGED = r" expected (?P<old>.+?),? actual (?P<new>.+)"
 NAME = r"(?P<what>[\w.\[\]'\"]+)"
-# The first that matches is taken: exact forms come first.
+# Conditions for what Dynamo compiled: kind, pattern, words with the pattern's groups by name (or `condition` for the
+# whole), and remedy. The first that matches is taken: exact forms come first.
 GUARDS = (
-    guard("hook", NAME[:-2] + r"*?)\.?_\w*hooks\b", "the hooks of {what} are not those it was compiled with", HOOK),
-    guard(
+    ("hook", NAME[:-2] + r"*?)\.?_\w*hooks\b", "the hooks of {what} are not those it was compiled with", HOOK),
+    (
         "shape",
         TENSOR + r"size mismatch at index (?P<at>\d+)\." + CHANGED,
         "{what} has size {new} in dimension {at}, and was compiled for {old}",
         SHAPE,
     ),
-    guard(
+    (
         "shape",
         TENSOR + r"rank mismatch\." + CHANGED,
         "{what} has {new} dimensions, and was compiled for {old}",
         SHAPE,
     ),
-    guard(
+    (
         "layout",
         TENSOR + r"stride mismatch at index (?P<at>\d+)\." + CHANGED,
         "{what} lies in memory with stride {new} in dimension {at}, and was compiled for {old}",
         LAYOUT,
     ),
-    guard("dtype", TENSOR + r"dtype mismatch\." + CHANGED, "{what} is {new}, and was compiled for {old}", DTYPE),
-    guard(
+    ("dtype", TENSOR + r"dtype mismatch\." + CHANGED, "{what} is {new}, and was compiled for {old}", DTYPE),
+    (
         "gradient",
         TENSOR + r"requires_grad mismatch",
         "{what} requires a gradient in some steps, and in others not",
         GRADIENT,
     ),
-    guard(
+    (
         "shape",
         NAME + r"\.(?:size\(\)|shape)\[(?P<at>\d+)\] == (?P<old>\d+)$",
         "{what} does not have size {old} in dimension {at}, for which it was compiled",
         SHAPE,
     ),
-    guard("shape", r"\.size\(\)|\.shape\b|Ne\(|Eq\(", "sizes are not as when it was compiled: {condition}", SHAPE),
-    guard("shape", TENSOR, "{what} is another kind of tensor than it was compiled for: {condition}", DTYPE),
-    guard("mode", NAME + r"\.training\b", "{what} was switched between train() and eval()", MODE),
-    guard("mode", r"GLOBAL_STATE changed: (?P<what>.+?)\s*$", "torch runs in another mode: {what}", MODE),
-    guard("mode", r"grad_mode|GLOBAL_STATE|inference", "torch runs in another mode: {condition}", MODE),
-    guard("gradient", r"requires_grad", "other tensors require a gradient: {condition}", GRADIENT),
-    guard(
+    ("shape", r"\.size\(\)|\.shape\b|Ne\(|Eq\(", "sizes are not as when it was compiled: {condition}", SHAPE),
+    ("shape", TENSOR, "{what} is another kind of tensor than it was compiled for: {condition}", DTYPE),
+    ("mode", NAME + r"\.training\b", "{what} was switched between train() and eval()", MODE),
+    ("mode", r"GLOBAL_STATE changed: (?P<what>.+?)\s*$", "torch runs in another mode: {what}", MODE),
+    ("mode", r"grad_mode|GLOBAL_STATE|inference", "torch runs in another mode: {condition}", MODE),
+    ("gradient", r"requires_grad", "other tensors require a gradient: {condition}", GRADIENT),
+    (
         "collection",
         r"\blen\(" + NAME + r"\) == (?P<old>\d+)",
         "the number of elements in {what} is not {old}, as when it was compiled",
         GROWING,
     ),
-    guard("collection", r"\blen\(", "a list or dictionary has grown or shrunk: {condition}", GROWING),
-    guard("keys", r"___dict_contains\(.+?, " + NAME + r"\)", "{what} has other keys than it was compiled with", KEYS),
-    guard("keys", r"\bkeys\(\)", "a dictionary has other keys: {condition}", KEYS),
-    guard("number", NAME + r" == (?P<old>-?[\d.e+-]+)$", "{what} is not {old}, as when it was compiled", NUMBER),
-    guard("number", r"integer attributes|float", "a number is another one: {condition}", NUMBER),
-    guard("value", NAME + r" == (?P<old>['\"\w].*)$", "{what} is not {old}, as when it was compiled", VALUE),
-    guard("type", r"___check_type_id\((?P<what>.+?), ", "{what} is of another class than when it was compiled", TYPE),
-    guard("object", r"___check_obj_id\((?P<what>.+?), ", "{what} is another object than when it was compiled", OTHER),
-    guard("object", NAME + r" is (?!not )\S+$", "{what} is another object than when it was compiled", OTHER),
-    guard("object", r"invalidated because (?P<what>.+?) got deallocated", "{what} of that time is gone", OTHER),
-    guard("collection", r"^not " + NAME + "$", "{what} was empty when it was compiled, and is not", GROWING),
+    ("collection", r"\blen\(", "a list or dictionary has grown or shrunk: {condition}", GROWING),
+    ("keys", r"___dict_contains\(.+?, " + NAME + r"\)", "{what} has other keys than it was compiled with", KEYS),
+    ("keys", r"\bkeys\(\)", "a dictionary has other keys: {condition}", KEYS),
+    ("number", NAME + r" == (?P<old>-?[\d.e+-]+)$", "{what} is not {old}, as when it was compiled", NUMBER),
+    ("number", r"integer attributes|float", "a number is another one: {condition}", NUMBER),
+    ("value", NAME + r" == (?P<old>['\"\w].*)$", "{what} is not {old}, as when it was compiled", VALUE),
+    ("type", r"___check_type_id\((?P<what>.+?), ", "{what} is of another class than when it was compiled", TYPE),
+    ("object", r"___check_obj_id\((?P<what>.+?), ", "{what} is another object than when it was compiled", OTHER),
+    ("object", NAME + r" is (?!not )\S+$", "{what} is another object than when it was compiled", OTHER),
+    ("object", r"invalidated because (?P<what>.+?) got deallocated", "{what} of that time is gone", OTHER),
+    ("collection", r"^not " + NAME + "$", "{what} was empty when it was compiled, and is not", GROWING),
 )
 # Dynamo's words for the parts of a module.
 PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
@@ -275,12 +262,12 @@ def cause_of(reason: str) -> RecompileCause:
     condition = first.partition("  #")[0].strip() or first.strip()
     condition = re.sub(r"^\d+/\d+:\s*", "", condition)
     condition = MODULE.sub("", GLOBAL.sub(r"\2", PARTS.sub(r".\1", condition)))
-    for form in GUARDS:
-        found = form.pattern.search(condition)
+    for kind, pattern, words, remedy in GUARDS:
+        found = re.search(pattern, condition)
         if found:
-            words = {name: text.rstrip(".") for name, text in found.groupdict().items()}
-            text = form.words.format(condition=condition, **words)
-            return RecompileCause(form.kind, STACK.sub("an intermediate value", text), form.remedy)
+            groups = {name: text.rstrip(".") for name, text in found.groupdict().items()}
+            text = words.format(condition=condition, **groups)
+            return RecompileCause(kind, STACK.sub("an intermediate value", text), remedy)
     return RecompileCause("other", f"this does not hold any more: {condition}", OTHER)
 
 

@@ -25,7 +25,6 @@ from dlc_runtime.compiler.tensorflow_xla import functions, tf_internals
 from dlc_runtime.compiler.tensorflow_xla.batch_shapes import MetShapes, read_arguments, watch_batches
 from dlc_runtime.compiler.tensorflow_xla.checked_steps import CheckedSteps
 from dlc_runtime.compiler.tensorflow_xla.choices import Choices
-from dlc_runtime.compiler.tensorflow_xla.clustering import Clustering
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, Programs, XlaRecord, short_reason
 from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, COMPILED, LEFT, OWN, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
@@ -83,7 +82,7 @@ class Session:
         self._lines: dict[tuple[str, int], TrainedFunction] = {}  # of steps without a tf.function
         self._primary: TrainedFunction | None = None  # its steps are counted
         self._others = 0
-        self.clustering = Clustering()
+        self.clustering = tf_internals.Clustering()
 
     def start(self) -> None:
         if not self.tracing.listen():

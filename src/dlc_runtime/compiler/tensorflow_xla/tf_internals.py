@@ -246,6 +246,34 @@ def switch_clustering(wanted: bool) -> None:
         _ = module.context().function_call_options
 
 
+class Clustering:
+    """Auto-clustering, which holds for all that is called. The script may have switched it on before the first step."""
+
+    def __init__(self) -> None:
+        # None: ours to set, and not set yet.
+        self._is_on: bool | None = None
+
+    def is_the_scripts(self) -> bool:
+        """Tell whether the script has switched it on itself."""
+        return self._is_on is None and bool(tf.config.optimizer.get_jit())
+
+    def switch(self, wanted: bool) -> None:
+        """Switch it for what is called from now on."""
+        if wanted != bool(self._is_on):
+            self._is_on = wanted
+            switch_clustering(wanted)
+
+    def without(self, call: Callable[[], Any]) -> Any:
+        """Call a step without it for once."""
+        if not self._is_on:
+            return call()
+        switch_clustering(False)
+        try:
+            return call()
+        finally:
+            switch_clustering(True)
+
+
 @contextmanager
 def without_our_frames() -> Iterator[None]:
     """Leave our files out of the stacks that TensorFlow keeps and prints of an operation's origin."""

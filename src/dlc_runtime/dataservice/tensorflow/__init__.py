@@ -42,8 +42,8 @@ def distribute(
     call this in the same order share the elements; `name` states what is shared, for datasets that only some of them
     read. `service`: the dispatcher as host:port, by default the job's.
 
-    Raises SettingError, MissingPackageError, and ServersLostError after `patience` seconds without a data host, at once
-    if the launcher says that the data hosts' programs have ended.
+    Raises SettingError, MissingPackageError, and ServersLostError after `patience` seconds without a data host, or as
+    soon as the data hosts' programs have ended.
     """
     if mode not in MODES:
         raise SettingError(f"distribute: mode: expected one of {', '.join(MODES)}, found {mode!r}")
@@ -62,11 +62,7 @@ def distribute(
     if mode == "dynamic":
         pipeline.refuse_parts(graph, len(found.workers))
         pipeline.warn_of_shuffle(graph)
-    endpoints.bypass_proxies([found.dispatcher, *found.workers])
-    # TensorFlow itself would wait without a bound, and without a word.
-    endpoints.wait_for_one([found.dispatcher], "the dispatcher", patience, job=job)
-    if found.workers:
-        endpoints.wait_for_one(found.workers, "any worker", patience, job=job)
+    endpoints.wait_for_service(found, job, patience)
     import tensorflow as tf
 
     shared_as = name or f"dlc-{next(_calls)}"

@@ -89,6 +89,14 @@ def require_tensorflow() -> None:
         )
 
 
+def wait_for_service(service: Service, job: Cluster, patience: float) -> None:
+    """Return when the dispatcher and a worker take connections; TensorFlow would wait without a bound, and silently."""
+    bypass_proxies([service.dispatcher, *service.workers])
+    wait_for_one([service.dispatcher], "the dispatcher", patience, job=job)
+    if service.workers:
+        wait_for_one(service.workers, "any worker", patience, job=job)
+
+
 def wait_for_one(
     targets: Sequence[str],
     what: str,

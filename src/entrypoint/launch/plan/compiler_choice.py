@@ -29,7 +29,7 @@ WORDS = {
     "DYNAMIC": ("auto", *ON, *OFF),
 }
 FLAGS = ("TF32", "UNCHECKED")
-# And the least that they may be
+# And the least of each
 NUMBERS = {"EAGER_STEPS": 2, "REPORT_MINUTES": 0.001, "DEBUG_MB": 1}
 MOST = 1e9
 
@@ -78,7 +78,7 @@ def _word(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
 
 
 def _check_rest(environ: Mapping[str, str]) -> None:
-    """Check the rest."""
+    """Check what dlc_runtime alone reads."""
     for name, known in WORDS.items():
         _word(environ, f"{SWITCH}_{name}", known)
     for name in (STRICT, *(f"{SWITCH}_{name}" for name in FLAGS)):

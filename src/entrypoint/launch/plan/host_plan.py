@@ -215,7 +215,7 @@ def _framework_variables(request: Request) -> dict[str, str]:
         venv=job_venv(request.environ),
         run_dir=request.run_dir,
         region=_job_region(request),
-        is_distributed=request.strategy is not None,
+        records_collectives=request.records_collectives,
         uses_xla=_uses_xla(request),
     )
     return {name: value for row in request.frameworks for name, value in (row.variables(facts) or {}).items()}

@@ -30,7 +30,7 @@ class HostFacts(NamedTuple):
     venv: str
     run_dir: str
     region: str
-    is_distributed: bool
+    records_collectives: bool
     uses_xla: bool
 
 

@@ -21,8 +21,7 @@ LINE = "dlc_runtime.pth"
 
 
 def _variables(facts: HostFacts) -> dict[str, str]:
-    recorder = facts.is_distributed and facts.devices.num_gpus and "torch" in facts.installed
-    return {**_accelerate_variables(facts), **(_flight_recorder_variables(facts) if recorder else {})}
+    return {**_accelerate_variables(facts), **(_flight_recorder_variables(facts) if facts.records_collectives else {})}
 
 
 def _accelerate_variables(facts: HostFacts) -> dict[str, str]:

@@ -8,8 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from dlc_lint.findings import BadScriptError, Finding, Place, Result
-from dlc_lint.rules.rule import FRAMEWORKS
+from dlc_lint.findings import FRAMEWORKS, BadScriptError, Finding, Place, Result
 
 if TYPE_CHECKING:
     import argparse

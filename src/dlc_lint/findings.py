@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import libcst as cst
 
+# DLC1xx are rules for PyTorch, DLC2xx for TensorFlow
+FRAMEWORKS = {"1": "pytorch", "2": "tensorflow"}
+
 
 class Place(NamedTuple):
     """From the first character to behind the last one; lines count from 1, columns from 0, in code points."""

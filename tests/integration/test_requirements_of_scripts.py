@@ -65,7 +65,6 @@ def test_a_source_of_an_index_is_compiled(image: Image, index: PackageIndex, tmp
     assert found["file"].startswith("/opt/venv/lib/")
 
 
-@pytest.mark.core
 def test_a_git_repository_beside_the_script_is_installed(image: Image, index: PackageIndex, tmp_path: Path) -> None:
     code = shutil.copytree(SCRIPTS / "needs_native", tmp_path / "code")
     repository = shutil.copytree(SCRIPTS / "native_package", code / "native")

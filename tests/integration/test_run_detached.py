@@ -68,7 +68,6 @@ def dlc(tmp_path: Path) -> Iterator[Dlc]:
     remove_containers(connect(), NAME)
 
 
-@pytest.mark.core
 def test_a_job_of_the_background_is_read_entered_and_stopped(image: Image, dlc: Dlc) -> None:
     words = ("--hosts", "2", "--detach", "--name", NAME, *CALM_OPTIONS, image.ref, "train.py")
     started = dlc("run", *words, "--any", "5")

@@ -22,7 +22,6 @@ def example(image: Image) -> Path:
     return find_root() / "examples" / image.framework / "train.py"
 
 
-@pytest.mark.core
 @pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
 def test_the_example_learns_digits_and_leaves_a_model(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, example(image)) as job:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlc_lint.findings import FRAMEWORKS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dlc_lint.findings import Hit
     from dlc_lint.script.script import Script
-
-
-# DLC1xx are rules for PyTorch, DLC2xx for TensorFlow
-FRAMEWORKS = {"1": "pytorch", "2": "tensorflow"}
 
 
 class Rule(NamedTuple):

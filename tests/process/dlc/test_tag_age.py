@@ -95,6 +95,7 @@ def test_back_moves_them_with_a_word_and_the_newer_image_comes_again_without_it(
     assert target.any_manifest(STEM) == newer
 
 
+@pytest.mark.long
 def test_the_same_image_and_one_of_the_same_second_pass(
     promote: Callable[..., int], source: Repository, target: Repository, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def test_two_hosts_that_take_each_other_for_the_leader_say_so_soon_on_each(tmp_p
     assert f"{A} is the first on {B}, and {B} on {A}" in causes[B]
 
 
+@pytest.mark.long
 def test_three_hosts_that_follow_each_other_in_a_ring_say_so_soon_on_each(tmp_path: Path) -> None:
     causes = end_of_job(tmp_path, {A: (B, C, A), B: (C, A, B), C: (A, B, C)})
     assert f"{B} is the first on {A}, and {C} on {B}" in causes[A]

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from launch.preflight import reachability
 from launch.preflight.reachability import Probe
 
 KEY = b"the job's"
-HERE, THERE = "127.0.0.2", "127.0.0.3"
+HERE, THERE, FOURTH = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 # Enough for those that reach each other, also on a slow machine.
 TRIED_FOR = {"launch.preflight.reachability.BOUND_SECONDS": 3.0}
 
@@ -245,6 +245,7 @@ CUT = " && ".join(
         "ip rule add priority 2 lookup local",  # before it, what follows; as long as there is one at 0, it comes first
         f"ip rule add priority 1 from {HERE} to {THERE} unreachable",
         f"ip rule add priority 1 from {THERE} to {HERE} unreachable",
+        f"ip rule add priority 1 from {HERE} to {FOURTH} unreachable",
         "ip rule del priority 0",
         "echo cut",
         "exec sleep 600",
@@ -255,10 +256,23 @@ CUT = " && ".join(
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Hosts]:
     """Three hosts of which the second and the third do not reach each other."""
+    with cut_off(Hosts(tmp_path, 3)) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[Hosts]:
+    """The same, and the second does not reach the fourth."""
+    with cut_off(Hosts(tmp_path, 4)) as hosts:
+        yield hosts
+
+
+@contextmanager
+def cut_off(hosts: Hosts) -> Iterator[Hosts]:
+    """Put them into a network of their own, where some pairs are cut."""
     alone = subprocess.run(["unshare", "--net", "ip", "rule"], capture_output=True, text=True)
     if alone.returncode:
         pytest.skip(f"no network namespace with rules of its own can be made here: {alone.stderr.strip()}")
-    hosts = Hosts(tmp_path, 3)
     with subprocess.Popen(["unshare", "--net", "sh", "-c", CUT], stdout=subprocess.PIPE, text=True) as network:
         try:
             assert network.stdout
@@ -326,26 +340,26 @@ def test_preflight_names_a_cut_pair_on_every_host(three: Hosts) -> None:
         assert "started" not in out
 
 
-def test_a_stop_of_preflight_while_hosts_try_each_other_is_told_to_the_others(three: Hosts) -> None:
-    three.configure("print('started')", **MULTI_WORKER)
-    for job in three.jobs:
+def test_a_stop_of_preflight_while_hosts_try_each_other_is_told_to_the_others(four: Hosts) -> None:
+    four.configure("print('started')", **MULTI_WORKER)
+    for job in four.jobs:
         job.env(DLC_HEARTBEAT_TIMEOUT="600")
-    # And no thread asks whom the leader follows
-    three.constants = {
-        "launch.preflight.reachability.BOUND_SECONDS": 60.0,
-        "launch.coordination.leader_scout.PAUSE_SECONDS": 600.0,
-    }
-    three.start("--preflight")
-    wait_until_trying(three.processes[1])
-    three.processes[1].terminate()
-    ends = three.ends()
+    four.constants = {"launch.preflight.reachability.BOUND_SECONDS": 60.0}
+    four.start("--preflight")
+    wait_until_trying(four.processes[1])
+    four.processes[1].terminate()
+    ends = four.ends()
     assert ends[1][0] == 143
     assert "stopped by SIGTERM" in ends[0][1]
 
 
 def wait_until_trying(launcher: subprocess.Popen[str]) -> None:
-    """Until this launcher, not the leader's, tries other hosts: it has a thread for each, beside four of its own."""
-    deadline = time.monotonic() + 60
-    while len(list(Path(f"/proc/{launcher.pid}/task").iterdir())) < 5:
+    """Until this launcher tries the two hosts that it cannot reach: a thread for each, beside three of its own.
+
+    While hosts are missing it has four, and a fifth one for a moment.
+    """
+    deadline, in_turn = time.monotonic() + 60, 0
+    while in_turn < 30:
         assert time.monotonic() < deadline
+        in_turn = in_turn + 1 if len(list(Path(f"/proc/{launcher.pid}/task").iterdir())) == 5 else 0
         time.sleep(0.01)

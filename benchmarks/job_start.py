@@ -23,11 +23,11 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.process import run_program
 from dlc.engine.connection import Engine, connect
-from dlc.jobs.run.containers import make_commands
-from dlc.jobs.run.job import make_job
-from dlc.jobs.run.job_folder import write_folders
-from dlc.jobs.run.lifecycle import JobContainers, remove_containers
-from dlc.jobs.spec.job_spec import JobSpec
+from dlc.job.job_spec import JobSpec
+from dlc.places.local.containers import make_commands
+from dlc.places.local.job import make_job
+from dlc.places.local.job_folder import write_folders
+from dlc.places.local.lifecycle import JobContainers, remove_containers
 
 FIRST_LINE = "import time; print('user code at', time.monotonic_ns(), flush=True)\n"
 STAMP = re.compile(r"user code at ([0-9]+)")

@@ -4,7 +4,7 @@ usage: python benchmarks/scale.py docs/scale.md     writes the tables into the p
        python benchmarks/scale.py --unpack FILE     measures how fast one core unpacks it, for UNPACK_MB
        python benchmarks/scale.py --packed WHEEL... says how much smaller wheels are than their content, for PACKED
 
-The tables follow from the constants below, each with its source, and from `dlc.jobs.advice.failures`, which
+The tables follow from the constants below, each with its source, and from `dlc.advice.failures`, which
 `dlc advise --hosts N --mtbf H` uses too.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from dlc.jobs.advice.failures import DAY, HOUR, Reliability, find_losses, format_time
+from dlc.advice.failures import DAY, HOUR, Reliability, find_losses, format_time
 
 HOSTS = (8, 64, 512, 1000)
 # Seconds of a save and of a restart in the table of losses: those that `dlc advise` assumes.

@@ -21,9 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlc.build import bake_file, buildx, host_inputs
-from dlc.build.bake_file import HostInputs
-from dlc.build.buildkit_log import Step
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
@@ -32,6 +29,9 @@ from dlc.core.process import run_program
 from dlc.debian.suites import find_suite
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
+from dlc.image_build import bake_file, buildx, host_inputs
+from dlc.image_build.bake_file import HostInputs
+from dlc.image_build.buildkit_log import Step
 from dlc.plan.contexts import Host, Repo
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import SCRIPTS, WHEELS

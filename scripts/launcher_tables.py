@@ -1,7 +1,7 @@
 """What is written from the launcher's tables: tables of docs/launcher-reference.md, and dlc's strategies.
 
 `python scripts/launcher_tables.py docs/launcher-reference.md` writes the tables into the document, between their
-markers, and src/dlc/jobs/spec/strategies.py.
+markers, and src/dlc/job/strategies.py.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def refreshed(document: str) -> str:
     return document
 
 
-STRATEGIES = Path(__file__).parents[1] / "src/dlc/jobs/spec/strategies.py"
+STRATEGIES = Path(__file__).parents[1] / "src/dlc/job/strategies.py"
 STRATEGIES_HEAD = '''"""How a job asks for a strategy; scripts/launcher_tables.py writes it from the launcher's rows."""
 
 # What `--distributed` and a job's file take -> the hyperparameter that asks for it.

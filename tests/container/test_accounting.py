@@ -13,10 +13,10 @@ import pytest
 from dlc.buildspec.variant import normal_name
 from dlc.core import labels
 from dlc.engine.images import find_images
-from dlc.images.inspection import diff as image_diff
-from dlc.images.inspection import facts, sbom, size
-from dlc.images.inspection.archive import Archive, export_measured
-from dlc.images.inspection.sbom import declared_licences
+from dlc.inspection import diff as image_diff
+from dlc.inspection import facts, sbom, size
+from dlc.inspection.archive import Archive, export_measured
+from dlc.inspection.sbom import declared_licences
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.images.inspection.gpu import read_gpu_code
+from dlc.inspection.gpu import read_gpu_code
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image

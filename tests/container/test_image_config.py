@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from dlc.build.buildx import read_revision
 from dlc.core.checkout import find_workspace
 from dlc.core.labels import CREATED, KEY, LICENSES, REVISION, VERSION
+from dlc.image_build.buildx import read_revision
 from harness.engine import docker
 from harness.images import Image
 

@@ -15,7 +15,7 @@ import kubernetes_validate
 from kubeflow_trainer_api import models
 from pydantic import BaseModel, ValidationError
 
-from dlc.buildspec.problems import did_you_mean
+from dlc.checked_yaml.problems import did_you_mean
 
 Object = dict[str, Any]
 VERSION = "1.34"

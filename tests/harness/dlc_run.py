@@ -15,7 +15,7 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
-from dlc.jobs.run.lifecycle import remove_containers
+from dlc.places.local.lifecycle import remove_containers
 from harness.engine import CALM_OPTIONS, HANG_BOUND, connect, docker
 from harness.toy import command, environment
 

@@ -22,22 +22,22 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import host_inputs
-from dlc.build.bake_file import NO_CACHES, Caches
-from dlc.build.buildx import new_log
-from dlc.build.on_builder import Place, build_and_push
 from dlc.core import labels
 from dlc.core.checkout import SourceFile
 from dlc.engine.builders import find_builder
 from dlc.engine.private_engine import PrivateEngine
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Repository
-from dlc.images.push.tags import move_tag
-from dlc.images.push.verify import verify_planned
+from dlc.image_build import host_inputs
+from dlc.image_build.bake_file import NO_CACHES, Caches
+from dlc.image_build.buildx import new_log
+from dlc.image_build.on_builder import Place, build_and_push
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import Repository
+from dlc.registry.tags import move_tag
+from dlc.registry.verify import verify_planned
 from harness import tiny_build
 from harness.engine import HANG_BOUND
 from harness.registry import PASSWORD, USER, Registry

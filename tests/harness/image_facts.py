@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dlc.images.inspection.facts import Facts, make_facts
+from dlc.inspection.facts import Facts, make_facts
 
 INSPECTED: dict[str, Any] = {
     "Id": f"sha256:{'1' * 64}",

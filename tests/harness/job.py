@@ -24,9 +24,9 @@ import pytest
 
 from dlc.core.errors import ProcessTimeoutError
 from dlc.core.process import last_lines, run_program
-from dlc.jobs.run import lifecycle
-from dlc.jobs.run.containers import OF_A_CONTAINER, make_commands
-from dlc.jobs.run.job_folder import write_host_folder
+from dlc.places.local import lifecycle
+from dlc.places.local.containers import OF_A_CONTAINER, make_commands
+from dlc.places.local.job_folder import write_host_folder
 from harness.engine import CALM, HANG_BOUND, RUN_LABEL, connect, docker
 from harness.images import Image
 from harness.opt_ml import job_of

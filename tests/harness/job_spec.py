@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlc.jobs.spec.job_spec import GroupSpec, JobSpec
-from dlc.jobs.spec.values import FromShell
+from dlc.job.job_spec import GroupSpec, JobSpec
+from dlc.job.values import FromShell
 
 IMAGE = "registry.example/dlc/pytorch:2.13"
 

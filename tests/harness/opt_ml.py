@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlc.jobs.run.job import Group, Job, name_hosts
-from dlc.jobs.run.job_folder import write_host_folder
-from dlc.jobs.spec.job_spec import ONLY_GROUP
+from dlc.job.job_spec import ONLY_GROUP
+from dlc.places.local.job import Group, Job, name_hosts
+from dlc.places.local.job_folder import write_host_folder
 
 INSTANCE_TYPE = "ml.c5.xlarge"
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dlc.jobs.spec.job_file import read_job_file
-from dlc.jobs.spec.limits import count_bytes
-from dlc.submit.places import load_place, read_place_options
+from dlc.job.job_file import read_job_file
+from dlc.job.limits import count_bytes
+from dlc.places.place import load_place, read_place_options
 from harness.cluster_rules import find_job_set, find_mistakes
 from harness.engine import CALM, HANG_BOUND, RUN_LABEL, docker
 

@@ -77,7 +77,7 @@ def remove_from_engine(number: str, temporary: Path) -> list[str]:
         from dlc.core.errors import DlcError
         from dlc.engine.connection import find_engine
         from dlc.engine.questions import ASK_SECONDS
-        from dlc.jobs.run.claims import remove_leftovers
+        from dlc.places.local.claims import remove_leftovers
     except ImportError:
         return []
     try:

@@ -18,7 +18,7 @@ from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
 from moto.sagemaker.responses import SageMakerResponse
 from moto.server import ThreadedMotoServer
 
-from dlc.submit.sagemaker import aws, follow
+from dlc.places.sagemaker import aws, follow
 
 ACCOUNT = "123456789012"
 REGION = "eu-west-1"

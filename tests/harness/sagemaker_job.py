@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dlc.jobs.spec.job_spec import JobSpec
-from dlc.submit.sagemaker.settings import Settings
+from dlc.job.job_spec import JobSpec
+from dlc.places.sagemaker.settings import Settings
 from harness.job_spec import group_of, spec_of
 
 ROLE = "arn:aws:iam::123456789012:role/Training"

@@ -14,22 +14,22 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from dlc.core.checkout import Tree
 from dlc.core.labels import CREATED, FRAMEWORK, REVISION
-from dlc.images.inspection.advisories import Answer, Finding, Verdict
-from dlc.images.inspection.sbom import make_document
-from dlc.images.inspection.scan import Scan
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.names import list_names
-from dlc.images.proof.provenance import Builder, Sources, make_provenance
-from dlc.images.proof.results import make_scan_predicate, make_test_predicate
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate
-from dlc.images.proof.tested import make_record
-from dlc.images.push.layers import LAYER
-from dlc.images.push.referrers import attach_bill, put_blob
-from dlc.images.push.registry.repository import CONFIG, Manifest, Repository, make_digest, make_manifest
-from dlc.images.push.tags import make_tags
+from dlc.inspection.advisories import Answer, Finding, Verdict
+from dlc.inspection.sbom import make_document
+from dlc.inspection.scan import Scan
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import Target
+from dlc.proof.keys import PrivateKey
+from dlc.proof.names import list_names
+from dlc.proof.provenance import Builder, Sources, make_provenance
+from dlc.proof.results import make_scan_predicate, make_test_predicate
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate
+from dlc.proof.tested import make_record
+from dlc.registry.client.repository import CONFIG, Manifest, Repository, make_digest, make_manifest
+from dlc.registry.layers import LAYER
+from dlc.registry.referrers import attach_bill, put_blob
+from dlc.registry.tags import make_tags
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.specimen import TORCH_ID, specimen
 

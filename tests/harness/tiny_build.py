@@ -8,10 +8,10 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.build import buildx, host_inputs
-from dlc.build.buildx import new_log
 from dlc.core.checkout import SourceFile
 from dlc.engine.connection import Engine
+from dlc.image_build import buildx, host_inputs
+from dlc.image_build.buildx import new_log
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target

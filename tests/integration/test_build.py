@@ -21,7 +21,7 @@ from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, BuildError, UsageError
 from dlc.debian import rootfs, suites
-from dlc.images.inspection.archive import WHITEOUT, read_archive
+from dlc.inspection.archive import WHITEOUT, read_archive
 from harness import toy
 from harness.engine import HANG_BOUND, connect, docker
 from harness.toy import command, dlc, environment, make_checkout

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.bake_file import Caches
 from dlc.core import labels
 from dlc.core.errors import DlcError, EngineError, RegistryError
 from dlc.engine.builders import find_builder
+from dlc.image_build.bake_file import Caches
 from harness import tiny_build
 from harness.engine import HANG_BOUND
 from harness.far_builder import COSTLY, KINDS, NAME, Far, SecondEngine, list_steps, open_builder

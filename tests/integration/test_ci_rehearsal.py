@@ -43,8 +43,8 @@ import os, subprocess, sys
 from datetime import UTC, datetime
 from dlc.core.environment import cache_folder
 from dlc.engine.connection import connect
-from dlc.images.inspection.facts import inspect_image
-from dlc.images.proof.tested import make_record, write_record
+from dlc.inspection.facts import inspect_image
+from dlc.proof.tested import make_record, write_record
 
 def dlc(*words):
     return subprocess.call([sys.executable, "-m", "dlc", *words], close_fds=False)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.host_inputs import derive_time
 from dlc.core import labels
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder, find_ca_bundle, find_secrets, local_wheel_folders, read_proxies
 from dlc.debian import rootfs, suites
+from dlc.image_build.host_inputs import derive_time
 from harness import toy
 from harness.engine import connect, docker
 from harness.images import Image

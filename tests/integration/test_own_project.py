@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.images.inspection.archive import open_member
-from dlc.images.push.layers import open_saved
-from dlc.images.push.registry.repository import describe_blob, make_manifest
+from dlc.inspection.archive import open_member
+from dlc.registry.client.repository import describe_blob, make_manifest
+from dlc.registry.layers import open_saved
 from harness import toy
 from harness.empty_wheel import write_wheel
 from harness.engine import connect, docker, run_once

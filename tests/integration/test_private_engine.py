@@ -18,7 +18,7 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine.private_engine import PrivateEngine
-from dlc.images.inspection.archive import read_archive
+from dlc.inspection.archive import read_archive
 from harness import tiny_build
 
 pytestmark = pytest.mark.integration
@@ -28,7 +28,7 @@ HANG_SECONDS = 180.0
 BAKE = """
 import sys
 from pathlib import Path
-from dlc.build.buildx import run_bake
+from dlc.image_build.buildx import run_bake
 from dlc.engine.connection import Engine
 address, text, log = sys.argv[1:]
 run_bake(text, Engine(address, "private", "", containerd_store=False), Path(log), lambda step: None)
@@ -39,7 +39,7 @@ KILLED = """
 import json, os, re, signal, sys
 from pathlib import Path
 from dlc.__main__ import main
-from dlc.build.buildkit_log import Progress
+from dlc.image_build.buildkit_log import Progress
 from dlc.engine.connection import Engine
 from harness import tiny_build
 import dlc.cli
@@ -80,10 +80,10 @@ sys.exit(main([]))
 IN_ORDER = """
 import sys
 from pathlib import Path
-from dlc.build import buildx, host_inputs
+from dlc.image_build import buildx, host_inputs
 from dlc.core.checkout import SourceFile
 from dlc.engine.connection import Engine
-from dlc.images.inspection.reproducible import build_from_nothing
+from dlc.inspection.reproducible import build_from_nothing
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import ImageError, ProcessError, ProofError, RegistryError
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Repository, make_digest
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import Repository, make_digest
 from harness import toy
 from harness.authority import Authority
 from harness.engine import docker

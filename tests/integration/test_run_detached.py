@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dlc.core.labels import JOB
-from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
-from dlc.jobs.run.lifecycle import remove_containers
+from dlc.inspection.reproducible import REPOSITORY as REBUILDS
+from dlc.places.local.lifecycle import remove_containers
 from harness.browser import needs_browser, open_browser
 from harness.dlc_run import left
 from harness.engine import CALM_OPTIONS, HANG_BOUND, connect, docker

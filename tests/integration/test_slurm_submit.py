@@ -207,7 +207,7 @@ def test_a_stopped_job_that_saved_and_ended_with_0_is_no_success_for_who_waits_o
 
 def client_code(slurm: Slurm, number: str) -> int:
     """The code that `dlc submit --wait` ends with."""
-    program = "import sys; from dlc.submit import slurm; sys.exit(slurm.wait_for_job(sys.argv[1], slurm.OPTIONS()))"
+    program = "import sys; from dlc.places import slurm; sys.exit(slurm.wait_for_job(sys.argv[1], slurm.OPTIONS()))"
     return slurm.command(sys.executable, "-P", "-c", program, number, seconds=WAIT_SECONDS).returncode
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.images.inspection.archive import read_archive
+from dlc.inspection.archive import read_archive
 from harness import tiny_build
 from harness.engine import connect, docker
 

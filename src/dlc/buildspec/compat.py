@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from dlc.buildspec.lockfile import explain_staleness, locked_versions
 from dlc.buildspec.models import Compat, Conditions
-from dlc.buildspec.problems import Problem
 from dlc.buildspec.requirement_forms import find_exact_version
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import debian_satisfies, is_range, satisfies
-from dlc.buildspec.yaml_layers import Node
+from dlc.checked_yaml.problems import Problem
+from dlc.checked_yaml.yaml_layers import Node
 from dlc.core.checkout import Tree
 from dlc.debian import suites
 

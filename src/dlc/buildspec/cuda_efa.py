@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from dlc.buildspec.models import Efa, Settings
-from dlc.buildspec.problems import Problem
-from dlc.buildspec.yaml_layers import Node
+from dlc.checked_yaml.problems import Problem
+from dlc.checked_yaml.yaml_layers import Node
 
 CPU = "cpu"
 # What all frameworks for one CUDA can take in the same version: a layer of its own, which their images share.

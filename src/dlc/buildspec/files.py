@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from packaging.version import Version
 
 from dlc.buildspec.models import Compat, Header, Pins, Settings
-from dlc.buildspec.problems import Mark, Problem
-from dlc.buildspec.validation import M, describe_node, validate_node
 from dlc.buildspec.versions import parse_number
-from dlc.buildspec.yaml_layers import Node, parse_yaml
+from dlc.checked_yaml.problems import Mark, Problem
+from dlc.checked_yaml.validation import M, describe_node, validate_node
+from dlc.checked_yaml.yaml_layers import Node, parse_yaml
 from dlc.core.checkout import Tree, read_text
 from dlc.core.errors import SpecError
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from dlc.buildspec.models import UNKNOWN, Day, Name
-from dlc.buildspec.patterns import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, WHOLE, YES_NO
-from dlc.buildspec.problems import Problem, did_you_mean, raise_report
-from dlc.buildspec.validation import Model, validate_node
-from dlc.buildspec.yaml_layers import Node, parse_yaml
+from dlc.checked_yaml.patterns import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, WHOLE, YES_NO
+from dlc.checked_yaml.problems import Problem, did_you_mean, raise_report
+from dlc.checked_yaml.validation import Model, validate_node
+from dlc.checked_yaml.yaml_layers import Node, parse_yaml
 from dlc.core.checkout import Tree, read_text
 from dlc.core.errors import SpecError
 

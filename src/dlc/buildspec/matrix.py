@@ -10,13 +10,13 @@ from dlc.buildspec.compat import find_broken_rules, list_constraints
 from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
 from dlc.buildspec.models import NEWEST, Settings
 from dlc.buildspec.platforms import check_platform, explain_platforms, split_by_platform
-from dlc.buildspec.problems import Mark, Problem, raise_report, require_value
 from dlc.buildspec.project import Project
 from dlc.buildspec.selection import select_images
-from dlc.buildspec.validation import validate_node
 from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import starts_with
-from dlc.buildspec.yaml_layers import Node, make_override, make_set_mark, merge_all_layers
+from dlc.checked_yaml.problems import Mark, Problem, raise_report, require_value
+from dlc.checked_yaml.validation import validate_node
+from dlc.checked_yaml.yaml_layers import Node, make_override, make_set_mark, merge_all_layers
 from dlc.core.checkout import Tree
 from dlc.core.environment import PLATFORM
 from dlc.core.platforms import ANY_PLATFORM

@@ -11,7 +11,9 @@ from packaging.version import InvalidVersion
 from packaging.version import Version as ParsedVersion
 from pydantic import AfterValidator, Field
 
-from dlc.buildspec.patterns import (
+from dlc.buildspec.requirement_forms import explain_address
+from dlc.buildspec.versions import debian_clauses, is_range
+from dlc.checked_yaml.patterns import (
     ADDRESS,
     DATE,
     DAY_LIMIT,
@@ -39,9 +41,7 @@ from dlc.buildspec.patterns import (
     VERSION,
     WHOLE,
 )
-from dlc.buildspec.requirement_forms import explain_address
-from dlc.buildspec.validation import Model
-from dlc.buildspec.versions import debian_clauses, is_range
+from dlc.checked_yaml.validation import Model
 
 # Stands for a price that is not known.
 UNKNOWN = "unknown"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.models import Compat
-from dlc.buildspec.problems import Problem
 from dlc.buildspec.variant import Variant
-from dlc.buildspec.yaml_layers import Node, merge_layers
+from dlc.checked_yaml.problems import Problem
+from dlc.checked_yaml.yaml_layers import Node, merge_layers
 from dlc.core.platforms import PLATFORMS
 
 NOT_ASKED = "the buildspec asks for none: `platforms` (dlc help buildspec)"

@@ -13,13 +13,13 @@ from pydantic import AfterValidator, Field
 
 import dlc
 from dlc.buildspec.models import Budget, Index, IndexName, Line, Name, OsPackage, OwnRequirement, User, Variable
-from dlc.buildspec.patterns import DIGEST, LINE, NO_SPACES, REPOSITORY, REQUIRES, WHEEL
-from dlc.buildspec.patterns import INDEX as DASHED
-from dlc.buildspec.problems import Problem, did_you_mean, raise_report, require_value
 from dlc.buildspec.requirement_forms import is_bare
-from dlc.buildspec.validation import Model, describe_node, validate_node
 from dlc.buildspec.variant import Variant, normal_name
-from dlc.buildspec.yaml_layers import Node, parse_yaml
+from dlc.checked_yaml.patterns import DIGEST, LINE, NO_SPACES, REPOSITORY, REQUIRES, WHEEL
+from dlc.checked_yaml.patterns import INDEX as DASHED
+from dlc.checked_yaml.problems import Problem, did_you_mean, raise_report, require_value
+from dlc.checked_yaml.validation import Model, describe_node, validate_node
+from dlc.checked_yaml.yaml_layers import Node, parse_yaml
 from dlc.core.checkout import PROJECT, Tree, read_text
 from dlc.core.errors import SpecError
 from dlc.core.platforms import split_suffix

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dlc.buildspec.models import NEWEST, Pins, Settings
-from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.requirement_forms import is_bare
 from dlc.buildspec.variant import normal_name
-from dlc.buildspec.yaml_layers import Node
+from dlc.checked_yaml.problems import Mark, Problem, did_you_mean
+from dlc.checked_yaml.yaml_layers import Node
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from dlc.buildspec.instances import Instances
 from dlc.buildspec.models import Compat, Header, Pins, ScanExceptions, Settings
-from dlc.buildspec.patterns import MEANINGS
+from dlc.checked_yaml.patterns import MEANINGS
 
 Schema = dict[str, Any]
 # Of the files that users write: buildspec/*.yml, dlc.yml, a job's file. docs/stability.md says what changes it.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection, Iterable, Sequence
 
-from dlc.buildspec.problems import did_you_mean
 from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import parse_number
+from dlc.checked_yaml.problems import did_you_mean
 from dlc.core.errors import SelectorError
 
 

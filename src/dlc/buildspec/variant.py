@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from packaging.utils import canonicalize_name
 
 from dlc.buildspec.models import Header, Settings
-from dlc.buildspec.yaml_layers import Node
+from dlc.checked_yaml.yaml_layers import Node
 from dlc.core.checkout import LOCKS
 from dlc.core.errors import ImageError
 from dlc.core.platforms import FIRST, PLATFORMS, Platform

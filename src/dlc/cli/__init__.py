@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import dlc
-from dlc.buildspec.problems import did_you_mean
-from dlc.cli.own_words import Words, describe_misplaced, split_words
+from dlc.checked_yaml.problems import did_you_mean
+from dlc.cli.shared.own_words import Words, describe_misplaced, split_words
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, list_exit_codes
 
@@ -140,7 +140,7 @@ def _print_help(topics: Sequence[str]) -> int:
 
 def _print_page(name: str) -> None:
     """Print a page of the documentation, or the list of all. Raises UsageError for a name that none has."""
-    from dlc.cli.help_pages import describe_pages, list_pages, read_page
+    from dlc.cli.shared.help_pages import describe_pages, list_pages, read_page
 
     if name == "pages":
         print(describe_pages())

@@ -8,21 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from dlc.buildspec.instances import read_instances
-from dlc.cli.advise_failures import (
-    Failures,
-    add_failures,
-    failures_json,
-    find_failures,
-    name_one_host,
-    read_reliability,
-    write_failures,
-)
-from dlc.cli.arguments import add_json, parse_count, parse_positive, print_json, print_text, terminal_columns
-from dlc.core.checkout import read_workspace
-from dlc.core.errors import UsageError
-from dlc.jobs.advice import render
-from dlc.jobs.advice.cost_model import (
+from dlc.advice import render
+from dlc.advice.cost_model import (
     DATA_HOSTS,
     EVERYWHERE,
     MEASURED,
@@ -35,10 +22,23 @@ from dlc.jobs.advice.cost_model import (
     make_catalogue,
     parse_cluster,
 )
-from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
-from dlc.jobs.advice.obstacle import hold_against
-from dlc.jobs.advice.profile_report import Profile, read_profile
-from dlc.jobs.advice.profile_text import summarize
+from dlc.advice.decide import COST, SPEED, Advice, make_advice
+from dlc.advice.obstacle import hold_against
+from dlc.advice.profile_report import Profile, read_profile
+from dlc.advice.profile_text import summarize
+from dlc.buildspec.instances import read_instances
+from dlc.cli.shared.advise_failures import (
+    Failures,
+    add_failures,
+    failures_json,
+    find_failures,
+    name_one_host,
+    read_reliability,
+    write_failures,
+)
+from dlc.cli.shared.arguments import add_json, parse_count, parse_positive, print_json, print_text, terminal_columns
+from dlc.core.checkout import read_workspace
+from dlc.core.errors import UsageError
 
 HELP = "say which machines make a training job faster and cheaper, and how often a job of many hosts should save"
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dlc.cli.arguments import add_back, add_globs, add_json, add_set, fill_globs
+from dlc.cli.shared.arguments import add_back, add_globs, add_json, add_set, fill_globs
 from dlc.core.checkout import read_workspace
 from dlc.engine.connection import search_engine
 
@@ -37,11 +37,11 @@ def run(args: argparse.Namespace) -> int:
         fill_globs(args, read_workspace())
     # Empty, as a variable that CI has not set, they are errors.
     if args.push is not None:
-        from dlc.cli.build_on_builder import build_and_push
+        from dlc.cli.shared.build_on_builder import build_and_push
 
         return build_and_push(args)
     if args.builder is not None:
-        from dlc.cli.build_on_builder import choose_engine
+        from dlc.cli.shared.build_on_builder import choose_engine
 
         choose_engine(args)
     found = search_engine()
@@ -50,6 +50,6 @@ def run(args: argparse.Namespace) -> int:
 
         return show_decisions(args, found)
     # Not at the top: importing it takes as long as the engine's answer.
-    from dlc.cli.build_images import build_with_engine
+    from dlc.cli.shared.build_images import build_with_engine
 
     return build_with_engine(args, found)

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, fill_globs
+from dlc.cli.shared.arguments import add_globs, fill_globs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

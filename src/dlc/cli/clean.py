@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text, show_step
+from dlc.cli.shared.arguments import add_json, ask_to_remove, print_json, print_text, show_step
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import KEY
 from dlc.engine.connection import Engine, find_running_engine
 from dlc.engine.questions import ask_engine
-from dlc.images.inspection.reproducible import REPOSITORY as REBUILDS
-from dlc.jobs.run.claims import claims_folder
-from dlc.jobs.run.known_jobs import read_claims
-from dlc.jobs.run.remains import Remains, find_remains, remove_remains
-from dlc.jobs.spec.code_files import RESULTS
-from dlc.submit.records import list_open_folders
+from dlc.inspection.reproducible import REPOSITORY as REBUILDS
+from dlc.job.code_files import RESULTS
+from dlc.places.local.claims import claims_folder
+from dlc.places.local.known_jobs import read_claims
+from dlc.places.local.remains import Remains, find_remains, remove_remains
+from dlc.places.records import list_open_folders
 
 HELP = "remove folders of ended jobs here, images that --set made, images of killed rebuilds; shows them first"
 EXAMPLE = "dlc clean --jobs --yes"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from dlc.cli.help_pages import list_pages
-from dlc.cli.own_words import only_behind_mark, split_words
-from dlc.cli.own_words import only_behind_mark as ends_own_words  # noqa: F401 - the command line reads it
+from dlc.cli.shared.help_pages import list_pages
+from dlc.cli.shared.own_words import only_behind_mark, split_words
+from dlc.cli.shared.own_words import only_behind_mark as ends_own_words  # noqa: F401 - the command line reads it
 from dlc.core.errors import DlcError
 
 HELP = "print what lets bash, zsh or fish complete the words of dlc"
@@ -161,9 +161,9 @@ def list_images() -> list[str]:
 
 def list_jobs() -> list[str]:
     """Return the names of the jobs that run, and of those that have ended."""
-    from dlc.jobs.run.claims import claims_folder
-    from dlc.jobs.run.known_jobs import LOG, read_claims, read_ended
-    from dlc.jobs.spec.code_files import RESULTS
+    from dlc.job.code_files import RESULTS
+    from dlc.places.local.claims import claims_folder
+    from dlc.places.local.known_jobs import LOG, read_claims, read_ended
 
     claims = claims_folder()
     known = [job.id for job in (*read_claims(claims), *read_ended(claims))]
@@ -172,14 +172,14 @@ def list_jobs() -> list[str]:
 
 def list_strategies() -> list[str]:
     """Return the ways to train one model on several hosts."""
-    from dlc.jobs.spec.strategies import STRATEGIES
+    from dlc.job.strategies import STRATEGIES
 
     return list(STRATEGIES)
 
 
 def list_places() -> list[str]:
     """Return where a job can be submitted."""
-    from dlc.jobs.spec.job_spec import PLACES
+    from dlc.job.job_spec import PLACES
 
     return list(PLACES)
 

@@ -7,13 +7,13 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, show_work
+from dlc.cli.shared.arguments import add_json, parse_count, print_json, print_text, say_progress, show_work
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.core.process import run_beside
 from dlc.engine.connection import connect
-from dlc.images.inspection import archive, facts
-from dlc.images.inspection import diff as image_diff
+from dlc.inspection import archive, facts
+from dlc.inspection import diff as image_diff
 
 HELP = "compare two built images: packages, environment, labels, files, sizes"
 EXAMPLE = "dlc diff dlc/pytorch:previous pytorch-2.13-training-cpu-py311"

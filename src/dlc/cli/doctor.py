@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dlc.build.doctor import Finding, examine_host
-from dlc.cli.arguments import add_json, print_json, print_text
+from dlc.cli.shared.arguments import add_json, print_json, print_text
+from dlc.image_build.doctor import Finding, examine_host
 
 HELP = "check whether this host can build images"
 EXAMPLE = "dlc doctor --json"

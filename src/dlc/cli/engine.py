@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from dlc.cli.arguments import add_json, ask_to_remove, print_json, print_text
+from dlc.cli.shared.arguments import add_json, ask_to_remove, print_json, print_text
 from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal

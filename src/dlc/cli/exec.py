@@ -7,11 +7,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from dlc.cli.own_words import MARK, require_command
+from dlc.cli.shared.own_words import MARK, require_command
 from dlc.core.errors import UsageError
 from dlc.engine.connection import find_running_engine
-from dlc.jobs.run.claims import claims_folder
-from dlc.jobs.run.known_jobs import absence_error, find_containers
+from dlc.places.local.claims import claims_folder
+from dlc.places.local.known_jobs import absence_error, find_containers
 
 HELP = "run a command in the container of a host of a job, or a shell"
 EXAMPLE = "dlc exec 20261120-093000-0a1b2c algo-2 py-spy dump --pid 1"

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_set, warn_of_end, warn_of_other_tool
+from dlc.cli.shared.arguments import add_set, warn_of_end, warn_of_other_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan the image, render its folder, write it whole or not at all."""
 
-    from dlc.build.buildx import read_revision
-    from dlc.build.export import folder, writer
     from dlc.core import labels
     from dlc.core.checkout import find_workspace, read_workspace
     from dlc.core.environment import user_path
+    from dlc.image_build.buildx import read_revision
+    from dlc.image_build.export import folder, writer
     from dlc.plan.plan import plan_variants
 
     target = user_path(str(args.folder)).absolute()

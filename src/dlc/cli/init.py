@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dlc
-from dlc.build.tool_wheel import HASH_WORD, ToolWheel
 from dlc.buildspec.devcontainer import FILE as DEVCONTAINER
 from dlc.buildspec.devcontainer import write_devcontainer
 from dlc.buildspec.lockfile import ADDED, read_entries, with_headers
@@ -18,12 +17,13 @@ from dlc.buildspec.project import LONGEST_NAME
 from dlc.buildspec.selection import find_image
 from dlc.buildspec.tool_pin import PIN
 from dlc.buildspec.variant import Variant
-from dlc.cli import init_tool
+from dlc.cli.shared import init_tool
 from dlc.core.atomic_files import report_disk_errors, write_new_files
 from dlc.core.checkout import PROJECT, SourceFile, Tree, find_workspace, read_tree, read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import SpecError, UsageError
 from dlc.core.platforms import ANY_PLATFORM
+from dlc.image_build.tool_wheel import HASH_WORD, ToolWheel
 
 HELP = "make a project: an image of your own on top of a released one, and a job that runs in it"
 EXAMPLE = "dlc init demo --from pytorch-2.13-training-cpu-py311 --package einops"

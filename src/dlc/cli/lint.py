@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlc.core.errors import HostError, ScriptError
-from dlc.jobs.run.job import Job
+from dlc.places.local.job import Job
 from dlc_lint import command
 
 HELP = "find in training scripts what keeps a compiler from making them faster"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, terminal_columns
+from dlc.cli.shared.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, terminal_columns
 from dlc.core.errors import LockError
 from dlc.core.platforms import PLATFORMS
 from dlc.core.text import format_table
@@ -88,7 +88,7 @@ def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
     """Make a line for each CUDA image. Raises SelectorError if none is selected, EngineError if no engine answers."""
     from dlc.core.errors import SelectorError
     from dlc.engine import connection, images
-    from dlc.images.inspection import gpu
+    from dlc.inspection import gpu
 
     cuda = [variant for variant in variants if variant.settings.device != "cpu"]
     if not cuda:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dlc
-from dlc.build.tool_wheel import read_pinned
 from dlc.buildspec.lockfile import join_entries, locked_versions, parse_entries
 from dlc.buildspec.locks import direct, resolve
 from dlc.buildspec.locks.os_packages import require_os_packages
@@ -17,11 +16,12 @@ from dlc.buildspec.locks.resolve import list_unused_settings
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.tool_pin import TOOL_LOCK, ToolPin, read_named_tool, write_tool_lock
 from dlc.buildspec.variant import Variant
-from dlc.cli.arguments import add_globs, add_set, fill_globs, say_progress, show_work, warn_of_other_tool
+from dlc.cli.shared.arguments import add_globs, add_set, fill_globs, say_progress, show_work, warn_of_other_tool
 from dlc.core.atomic_files import replace_text, report_disk_errors
 from dlc.core.checkout import INSTALLED, Tree, Workspace, files_below, find_root, find_workspace, read_workspace
 from dlc.core.environment import cache_folder, list_lost_links
 from dlc.core.errors import UsageError
+from dlc.image_build.tool_wheel import read_pinned
 from dlc.plan.own_image import explain_layers
 
 HELP = "resolve the packages of images and write their locks, with hashes"

@@ -6,7 +6,16 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, parse_path, print_json, print_text, warn_of_end
+from dlc.cli.shared.arguments import (
+    add_globs,
+    add_json,
+    add_set,
+    fill_globs,
+    parse_path,
+    print_json,
+    print_text,
+    warn_of_end,
+)
 from dlc.core.checkout import is_in_git
 from dlc.core.errors import UsageError
 
@@ -59,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     if args.against is not None:
-        from dlc.cli.plan_changes import show_changes
+        from dlc.cli.shared.plan_changes import show_changes
 
         return show_changes(args)
     if args.changed_since is not None and args.missing_from is not None:
@@ -69,11 +78,11 @@ def run(args: argparse.Namespace) -> int:
             "dlc plan: --names is only for --changed-since and --missing-from", "dlc plan --changed-since REV --names"
         )
     if args.missing_from is not None:
-        from dlc.cli.plan_missing import show_missing
+        from dlc.cli.shared.plan_missing import show_missing
 
         return show_missing(args)
     if args.changed_since is not None:
-        from dlc.cli.plan_since import show_rebuilt
+        from dlc.cli.shared.plan_since import show_rebuilt
 
         return show_rebuilt(args)
     from dlc.buildspec.matrix import load_variants
@@ -104,16 +113,16 @@ def _warn_undated(workspace: Workspace) -> None:
     """Warn of a project outside git, as a build does. No program is started for it."""
     root = workspace.project
     if root and not is_in_git(root):
-        from dlc.build.buildx import read_epoch, warn_undated
+        from dlc.image_build.buildx import read_epoch, warn_undated
 
         warn_undated(root, "unknown", read_epoch() or 0)
 
 
 def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
     """Return the plan with digests of base images, and what of it the engine has. Starts no engine."""
-    from dlc.build.base_images import plan_with_digests
     from dlc.engine.connection import connect
     from dlc.engine.images import find_keys
+    from dlc.image_build.base_images import plan_with_digests
 
     engine = connect(start=False)
     plan = plan_with_digests(variants, tree, engine)
@@ -122,11 +131,11 @@ def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan,
 
 def show_decisions(args: argparse.Namespace, found: Future[Engine | None]) -> int:
     """Print what `dlc build` of these words would do, and why; without an engine that is to build them all."""
-    from dlc.build.base_images import plan_with_digests
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import find_workspace, read_workspace
     from dlc.engine.connection import absence_error
     from dlc.engine.images import find_keys
+    from dlc.image_build.base_images import plan_with_digests
     from dlc.plan.plan import plan_variants
 
     workspace = find_workspace()

@@ -8,18 +8,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlc.advice.cost_model import make_catalogue
+from dlc.advice.profile_report import LOOP, WATCH, Profile, read_profile
+from dlc.advice.profile_text import summarize
+from dlc.advice.render import profile_json
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
-from dlc.cli.arguments import add_json, parse_count, print_json, print_text
-from dlc.cli.job_specs import make_local_job
+from dlc.cli.shared.arguments import add_json, parse_count, print_json, print_text
+from dlc.cli.shared.job_specs import make_local_job
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
-from dlc.jobs.advice.cost_model import make_catalogue
-from dlc.jobs.advice.profile_report import LOOP, WATCH, Profile, read_profile
-from dlc.jobs.advice.profile_text import summarize
-from dlc.jobs.advice.render import profile_json
-from dlc.jobs.spec.code_files import RESULTS
-from dlc.jobs.spec.words import add_flags
+from dlc.job.code_files import RESULTS
+from dlc.job.words import add_flags
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
 EXAMPLE = "dlc profile --on p4d.24xlarge pytorch-2.13-training-cpu-py311 train.py --epochs 3"

@@ -10,29 +10,29 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from dlc.build.buildx import read_revision
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.selection import find_image
-from dlc.cli.arguments import add_back, add_json, add_set, parse_path, print_json, print_text, say_progress
+from dlc.cli.shared.arguments import add_back, add_json, add_set, parse_path, print_json, print_text, say_progress
 from dlc.cli.verify import make_build_key
 from dlc.core import environment, labels
 from dlc.core.checkout import Tree, find_checkout, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.core.platforms import ANY_PLATFORM
-from dlc.images.proof import policy as policies
-from dlc.images.proof.policy import Policy
-from dlc.images.proof.provenance import explain_other_tools
-from dlc.images.proof.requirement import Anybody, find_verifiers, judge_images, list_signed_tags, require_proven
-from dlc.images.proof.statement import NAMES
-from dlc.images.push import promote, read_image
-from dlc.images.push.promote import Promoted, RequireOrder, RequireProofs, Tags
-from dlc.images.push.referrers import Document
-from dlc.images.push.registry.destination import Destination, open_destination
-from dlc.images.push.registry.repository import Manifest, Repository
-from dlc.images.push.tag_age import Move, find_moves, find_newer, make_claim, require_no_newer
-from dlc.images.push.tags import make_tags
+from dlc.image_build.buildx import read_revision
 from dlc.plan.plan import plan_variants
+from dlc.proof import policy as policies
+from dlc.proof.policy import Policy
+from dlc.proof.provenance import explain_other_tools
+from dlc.proof.requirement import Anybody, find_verifiers, judge_images, list_signed_tags, require_proven
+from dlc.proof.statement import NAMES
+from dlc.registry import promote, read_image
+from dlc.registry.client.destination import Destination, open_destination
+from dlc.registry.client.repository import Manifest, Repository
+from dlc.registry.promote import Promoted, RequireOrder, RequireProofs, Tags
+from dlc.registry.referrers import Document
+from dlc.registry.tag_age import Move, find_moves, find_newer, make_claim, require_no_newer
+from dlc.registry.tags import make_tags
 
 HELP = "copy an image by its digest to another registry, if its scan and its tests have passed"
 EXAMPLE = "dlc promote pytorch-2.13-training-cpu-py311 --from registry.example/staging --to registry.example/prod"

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from dlc.buildspec.matrix import list_frameworks
-from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress
+from dlc.cli.shared.arguments import add_json, parse_count, print_json, print_text, say_progress
 from dlc.core import environment
 from dlc.core.checkout import read_workspace
-from dlc.images.push import prune, removal
-from dlc.images.push.prune import Choice, Retention
-from dlc.images.push.registry.destination import open_destination
+from dlc.registry import prune, removal
+from dlc.registry.client.destination import open_destination
+from dlc.registry.prune import Choice, Retention
 
 HELP = "list the images of a registry that no tag needs any more; remove them with --yes"
 EXAMPLE = "dlc prune registry.example/staging --keep 3 --days 14 --yes"

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from dlc.cli.arguments import add_json, print_json, print_text, terminal_columns
+from dlc.cli.shared.arguments import add_json, print_json, print_text, terminal_columns
 from dlc.cli.submit import add_place
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.text import format_table
 from dlc.engine.connection import Engine, find_engine
-from dlc.jobs.run.claims import claims_folder
-from dlc.jobs.run.known_jobs import ENDED, FOREIGN, KnownJob, list_jobs, read_ended
-from dlc.submit.places import LOCAL, load_place, read_place_options
+from dlc.places.local.claims import claims_folder
+from dlc.places.local.known_jobs import ENDED, FOREIGN, KnownJob, list_jobs, read_ended
+from dlc.places.place import LOCAL, load_place, read_place_options
 
 HELP = "list your jobs that run on this machine, in the background too, or at a place"
 EXAMPLE = "dlc ps --json"

@@ -9,12 +9,10 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from functools import cache, partial
 
-from dlc.build import base_images
-from dlc.build.buildx import read_revision
 from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.models import ScanException
-from dlc.cli.arguments import (
+from dlc.cli.shared.arguments import (
     add_back,
     add_globs,
     add_json,
@@ -26,8 +24,8 @@ from dlc.cli.arguments import (
     warn_of_end,
     warn_of_other_tool,
 )
-from dlc.cli.push_families import find_families, put_foreign_first
-from dlc.cli.push_proof import Prover, Scanned
+from dlc.cli.shared.push_families import find_families, put_foreign_first
+from dlc.cli.shared.push_proof import Prover, Scanned
 from dlc.core import environment
 from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
@@ -35,17 +33,19 @@ from dlc.core.labels import CREATED
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.engine.pushed import pull_pushed
-from dlc.images.inspection import facts, sbom
-from dlc.images.inspection.advisories import read_exceptions
-from dlc.images.inspection.scan import require_clean, scan_image
-from dlc.images.proof.signing import open_signer
-from dlc.images.proof.statement import NAMES, SCAN, TESTS
-from dlc.images.push import push
-from dlc.images.push.platform_index import Family
-from dlc.images.push.push import Order, Pushed
-from dlc.images.push.registry.destination import Destination, open_destination
-from dlc.images.push.tag_age import Claim, make_claim, require_no_newer
+from dlc.image_build import base_images
+from dlc.image_build.buildx import read_revision
+from dlc.inspection import facts, sbom
+from dlc.inspection.advisories import read_exceptions
+from dlc.inspection.scan import require_clean, scan_image
 from dlc.plan.plan import plan_variants
+from dlc.proof.signing import open_signer
+from dlc.proof.statement import NAMES, SCAN, TESTS
+from dlc.registry import push
+from dlc.registry.client.destination import Destination, open_destination
+from dlc.registry.platform_index import Family
+from dlc.registry.push import Order, Pushed
+from dlc.registry.tag_age import Claim, make_claim, require_no_newer
 
 # What `dlc verify` asks for outside a checkout, and `dlc promote` everywhere -> why a push may not have it.
 MISSING = {SCAN: "a scan (--no-scan)", TESTS: "tests (dlc test did not test this image on this machine)"}

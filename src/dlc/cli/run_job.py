@@ -10,25 +10,25 @@ from collections.abc import Sequence
 
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.buildspec.project import require_script
-from dlc.cli.arguments import add_json, print_json, show_step
-from dlc.cli.job_specs import LocalJob, is_job_file, make_local_job, order_error, save_job
 from dlc.cli.lint import lint_note
-from dlc.cli.own_words import MARK, names_script
+from dlc.cli.shared.arguments import add_json, print_json, show_step
+from dlc.cli.shared.job_specs import LocalJob, is_job_file, make_local_job, order_error, save_job
+from dlc.cli.shared.own_words import MARK, names_script
 from dlc.core.checkout import find_workspace, read_project
 from dlc.core.environment import user_path
 from dlc.core.errors import UsageError
 from dlc.engine.connection import find_engine_for_job, find_running_engine
-from dlc.jobs.run.claims import claims_folder, remove_job
-from dlc.jobs.run.containers import explain_as_dict
-from dlc.jobs.run.detach import start_in_background
-from dlc.jobs.run.job import Job
-from dlc.jobs.run.known_jobs import LOG, require_free_name
-from dlc.jobs.run.run import run_job
-from dlc.jobs.run.watch import explain_watch
-from dlc.jobs.spec.code_files import RESULTS
-from dlc.jobs.spec.values import NAME
-from dlc.jobs.spec.words import add_flags
-from dlc.submit.places import LOCAL, load_place
+from dlc.job.code_files import RESULTS
+from dlc.job.values import NAME
+from dlc.job.words import add_flags
+from dlc.places.local.claims import claims_folder, remove_job
+from dlc.places.local.containers import explain_as_dict
+from dlc.places.local.detach import start_in_background
+from dlc.places.local.job import Job
+from dlc.places.local.known_jobs import LOG, require_free_name
+from dlc.places.local.run import run_job
+from dlc.places.local.watch import explain_watch
+from dlc.places.place import LOCAL, load_place
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py311 train.py --lr 0.1"

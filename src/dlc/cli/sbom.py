@@ -6,13 +6,13 @@ import argparse
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_path, show_work
+from dlc.cli.shared.arguments import add_json, parse_path, show_work
 from dlc.core.atomic_files import write_output
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
-from dlc.images.inspection import cyclonedx, facts, sbom
+from dlc.inspection import cyclonedx, facts, sbom
 
 HELP = "print the software bill of materials of a built image (SPDX or CycloneDX, JSON)"
 EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"

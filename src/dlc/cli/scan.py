@@ -10,16 +10,16 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress, show_work
+from dlc.cli.shared.arguments import add_json, parse_path, print_json, print_text, say_progress, show_work
 from dlc.core.atomic_files import write_output
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
-from dlc.images.inspection import facts
-from dlc.images.inspection.advisories import Finding, read_exceptions
-from dlc.images.inspection.scan import Scan, as_dict, require_clean, scan_image
-from dlc.images.inspection.vex import make_image_url, make_vex
+from dlc.inspection import facts
+from dlc.inspection.advisories import Finding, read_exceptions
+from dlc.inspection.scan import Scan, as_dict, require_clean, scan_image
+from dlc.inspection.vex import make_image_url, make_vex
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"

@@ -52,10 +52,10 @@ def list_pages(root: Path) -> list[str]:
 def make_job_texts(pages: Mapping[str, str]) -> dict[str, str]:
     """Return the schema of a job's file, and the pages on clusters with their tables updated."""
     from dlc.buildspec import schema_docs
-    from dlc.jobs.spec.job_file import make_schema
-    from dlc.jobs.spec.job_spec import PLACES, JobSpec
-    from dlc.submit.field_table import make_table
-    from dlc.submit.places import load_place
+    from dlc.job.job_file import make_schema
+    from dlc.job.job_spec import PLACES, JobSpec
+    from dlc.places.field_table import make_table
+    from dlc.places.place import load_place
 
     models: dict[str, type[BaseModel]] = {"a job": JobSpec}
     models |= {place: load_place(place).OPTIONS for place in PLACES}

@@ -10,15 +10,15 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.exec import SHELL, terminal_options
-from dlc.cli.own_words import require_command
+from dlc.cli.shared.own_words import require_command
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import Engine, find_engine_for_job
 from dlc.engine.questions import ask_engine
-from dlc.jobs.run.containers import format_mount, option_if_set
-from dlc.jobs.run.run import find_foreign_platform
-from dlc.jobs.spec.job_spec import SHARED_MEMORY
-from dlc.jobs.spec.limits import quote_gpus, read_gpus
+from dlc.job.job_spec import SHARED_MEMORY
+from dlc.job.limits import quote_gpus, read_gpus
+from dlc.places.local.containers import format_mount, option_if_set
+from dlc.places.local.run import find_foreign_platform
 
 HELP = "open a shell in an image: this folder is /work in it, and it has this machine's GPUs"
 EXAMPLE = "dlc shell pytorch-2.13-training-cpu-py311 python -c 'import torch; print(torch.__version__)'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text
+from dlc.cli.shared.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 def as_dict(variant: Variant) -> dict[str, object]:
     """Return settings with origins, and what dlc derives from them."""
-    from dlc.buildspec.yaml_layers import list_origins
+    from dlc.checked_yaml.yaml_layers import list_origins
 
     settings = {path: {"value": value, "origin": origin} for path, value, origin in list_origins(variant.node)}
     return {"settings": settings, "derived": derive_facts(variant)}
@@ -62,7 +62,7 @@ def derive_facts(variant: Variant) -> dict[str, str]:
 
 def as_text(variant: Variant) -> str:
     """Return the same for people."""
-    from dlc.buildspec.yaml_layers import list_origins
+    from dlc.checked_yaml.yaml_layers import list_origins
 
     rows = list(list_origins(variant.node))
     path_width = max(len(path) for path, _, _ in rows)

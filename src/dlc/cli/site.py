@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress
+from dlc.cli.shared.arguments import add_globs, fill_globs, parse_path, say_progress
 from dlc.core.platforms import ANY_PLATFORM
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
     from dlc.core.checkout import Tree
     from dlc.engine.connection import Engine
-    from dlc.images.inspection.facts import Facts
-    from dlc.images.site.values import Built, Checks, Entry, Memory, ScanResult
+    from dlc.inspection.facts import Facts
+    from dlc.site.values import Built, Checks, Entry, Memory, ScanResult
 
 HELP = "write a static catalogue: a page for each image, the documents with a search, what was measured"
 EXAMPLE = "dlc site catalogue --records records"
@@ -48,11 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Collect what is known, render all pages, write the folder whole or not at all."""
     import dlc
-    from dlc.build.buildx import read_revision
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import find_workspace, read_workspace
-    from dlc.images.site.pages import list_pages
-    from dlc.images.site.values import Catalogue
+    from dlc.image_build.buildx import read_revision
+    from dlc.site.pages import list_pages
+    from dlc.site.values import Catalogue
 
     target = args.folder.absolute()
     memory = require_site(target)
@@ -86,7 +86,7 @@ def require_site(folder: Path) -> Mapping[str, Memory]:
     """
     from dlc.core.atomic_files import report_disk_errors
     from dlc.core.errors import UsageError
-    from dlc.images.site.pages import SIGN, read_memory
+    from dlc.site.pages import SIGN, read_memory
 
     with report_disk_errors(folder, ""):
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -114,8 +114,8 @@ def list_entries(
     """Return what buildspec, locks, records and earlier catalogues say of each image."""
     from dlc.buildspec.lockfile import explain_staleness, locked_versions
     from dlc.core.labels import LICENSES
-    from dlc.images.site import values
     from dlc.plan.plan import plan_variants
+    from dlc.site import values
 
     stale = {variant.id: explain_staleness(tree, variant) for variant in variants}
     plan = plan_variants([variant for variant in variants if not stale[variant.id]], tree)
@@ -147,7 +147,7 @@ def _map_lock_files(tree: Tree, variant: Variant) -> dict[str, str]:
 
 def _read_records(folder: Path | None, variants: Sequence[Variant]) -> Mapping[str, Checks]:
     from dlc.core.errors import UsageError
-    from dlc.images.site.records import Image, read_records
+    from dlc.site.records import Image, read_records
 
     if folder is None:
         return {}
@@ -194,8 +194,8 @@ def _look_into(engine: Engine, entry: Entry, tree: Tree, *, scan: bool) -> Entry
 
 def capture_built(engine: Engine, variant: Variant) -> Built:
     """Look into a built image. Raises ImageError as `capture_facts` does."""
-    from dlc.images.inspection import facts, gpu
-    from dlc.images.site import values
+    from dlc.inspection import facts, gpu
+    from dlc.site import values
 
     inspected = facts.inspect_image(engine, variant.ref)
     code = gpu.read_gpu_code(engine, variant.ref) if variant.settings.device != "cpu" else None
@@ -204,9 +204,9 @@ def capture_built(engine: Engine, variant: Variant) -> Built:
 
 
 def _scan_now(engine: Engine, facts: Facts, tree: Tree) -> ScanResult:
-    from dlc.images.inspection.advisories import read_exceptions
-    from dlc.images.inspection.scan import scan_image
-    from dlc.images.site.values import ScanResult
+    from dlc.inspection.advisories import read_exceptions
+    from dlc.inspection.scan import scan_image
+    from dlc.site.values import ScanResult
 
     today = date.today()
     found = scan_image(engine, facts, read_exceptions(tree), os.environ, today)

@@ -7,12 +7,20 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, parse_count, print_json, print_text, say_progress, show_work, terminal_columns
+from dlc.cli.shared.arguments import (
+    add_json,
+    parse_count,
+    print_json,
+    print_text,
+    say_progress,
+    show_work,
+    terminal_columns,
+)
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.engine.connection import Engine, connect
 from dlc.engine.pushed import pull_pushed
-from dlc.images.inspection import archive, facts, size
+from dlc.inspection import archive, facts, size
 
 HELP = "show what takes space in a built image; fail if it is over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"

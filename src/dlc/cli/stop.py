@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dlc.cli.arguments import show_step
+from dlc.cli.shared.arguments import show_step
 from dlc.cli.submit import add_place, find_submitted
 
 HELP = "stop a job: its hosts have its --grace to save, and its results are collected"

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dlc.cli.job_specs import Images, place_job, raise_refusals, read_open_file
+from dlc.cli.shared.job_specs import Images, place_job, raise_refusals, read_open_file
 from dlc.core.errors import DlcError
-from dlc.jobs.spec.code_files import RESULTS
-from dlc.jobs.spec.job_spec import PLACES, JobSpec
-from dlc.submit.places import LOCAL, Document, Place, load_place, read_place_options
-from dlc.submit.records import Record, find_record, note_end, write_record
+from dlc.job.code_files import RESULTS
+from dlc.job.job_spec import PLACES, JobSpec
+from dlc.places.place import LOCAL, Document, Place, load_place, read_place_options
+from dlc.places.records import Record, find_record, note_end, write_record
 
 HELP = "hand the job of a file to Slurm, Kubernetes, SageMaker or another place"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"

@@ -17,7 +17,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_globs, fill_globs, parse_path, say_progress, show_work
+from dlc.cli.shared.arguments import add_globs, fill_globs, parse_path, say_progress, show_work
 from dlc.core.atomic_files import draft_folder, hold_lock, replace_folder, report_disk_errors, scratch_folder
 from dlc.core.checkout import INSTALLED, find_workspace, read_workspace
 from dlc.core.environment import cache_folder, host_platform
@@ -26,8 +26,8 @@ from dlc.core.process import run_program, stream_program
 from dlc.engine import images
 from dlc.engine.connection import connect
 from dlc.engine.pushed import pull_pushed
-from dlc.images.inspection.junit import read_report
-from dlc.images.proof.tested import make_record, write_record
+from dlc.inspection.junit import read_report
+from dlc.proof.tested import make_record, write_record
 
 HELP = "run the container tests on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Sequence
 
 from dlc.cli import run_job
-from dlc.cli.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
-from dlc.cli.job_specs import make_local_job
+from dlc.cli.shared.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
+from dlc.cli.shared.job_specs import make_local_job
 from dlc.core.errors import UsageError
 from dlc.engine.connection import find_engine_for_job
-from dlc.jobs.run.claims import claims_folder
-from dlc.jobs.spec.code_files import RESULTS
-from dlc.jobs.spec.words import add_flags
-from dlc.jobs.tune import output
-from dlc.jobs.tune.request import Request, check_job, list_modes, read_batch, read_number
-from dlc.jobs.tune.tune import tune_batch
+from dlc.job.code_files import RESULTS
+from dlc.job.words import add_flags
+from dlc.places.local.claims import claims_folder
+from dlc.tune import output
+from dlc.tune.request import Request, check_job, list_modes, read_batch, read_number
+from dlc.tune.tune import tune_batch
 
 HELP = "find the largest batch of a training script that fits, by short jobs on this machine"
 EXAMPLE = "dlc tune-batch --hp-name batch-size --memory 4g pytorch-2.13-training-cpu-py311 train.py --batch-size 64"

@@ -9,7 +9,7 @@ from pathlib import Path
 from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.locks import resolve, updates
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json, print_text, say_progress
+from dlc.cli.shared.arguments import add_json, print_json, print_text, say_progress
 from dlc.core.atomic_files import replace_text, replace_together
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(
                 "dlc update debian: --security is for packages", "dlc update debian --write takes all newer versions"
             )
-        from dlc.cli.update_security import update_for_security
+        from dlc.cli.shared.update_security import update_for_security
 
         return update_for_security(args)
     if args.what == "debian":

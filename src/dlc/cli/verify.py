@@ -10,23 +10,23 @@ from functools import partial
 
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.project import list_own_images
-from dlc.cli.arguments import add_json, parse_path, print_json, print_text, say_progress
+from dlc.cli.shared.arguments import add_json, parse_path, print_json, print_text, say_progress
 from dlc.core import environment
 from dlc.core.checkout import Tree, find_checkout, read_workspace
 from dlc.core.labels import ID
 from dlc.core.platforms import split_suffix
-from dlc.images.proof import policy as policies
-from dlc.images.proof.evidence import find_manifest
-from dlc.images.proof.judge import BuildKey, Verdict
-from dlc.images.proof.opening import Evidence
-from dlc.images.proof.policy import Policy
-from dlc.images.proof.provenance import Origin, explain_other_tools
-from dlc.images.proof.requirement import find_verifiers, judge_images, require_proven, require_verifiers
-from dlc.images.push.registry import credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Repository
 from dlc.plan.contexts import Image
 from dlc.plan.plan import plan_variants
+from dlc.proof import policy as policies
+from dlc.proof.evidence import find_manifest
+from dlc.proof.judge import BuildKey, Verdict
+from dlc.proof.opening import Evidence
+from dlc.proof.policy import Policy
+from dlc.proof.provenance import Origin, explain_other_tools
+from dlc.proof.requirement import find_verifiers, judge_images, require_proven, require_verifiers
+from dlc.registry.client import credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import Repository
 
 HELP = "check who signed an image in a registry, and what is proven of it"
 EXAMPLE = "dlc verify registry.example:5000/team/pytorch:2.13.0-training-cpu-py311-bookworm --key cosign.pub"

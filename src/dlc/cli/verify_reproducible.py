@@ -14,11 +14,8 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from dlc.build import base_images, buildx
-from dlc.build.buildkit_log import Step
-from dlc.build.buildx import new_log
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json, print_text
+from dlc.cli.shared.arguments import add_globs, add_json, add_set, print_json, print_text
 from dlc.cli.verify import open_reference
 from dlc.core import labels
 from dlc.core.checkout import Tree, find_workspace, read_workspace
@@ -26,12 +23,15 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError, RegistryError, UsageError
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.images.inspection import facts, reproducible
-from dlc.images.inspection.archive import Archive
-from dlc.images.proof.evidence import list_images
-from dlc.images.push import read_image
+from dlc.image_build import base_images, buildx
+from dlc.image_build.buildkit_log import Step
+from dlc.image_build.buildx import new_log
+from dlc.inspection import facts, reproducible
+from dlc.inspection.archive import Archive
 from dlc.plan.plan import Plan, plan_variants
 from dlc.plan.targets import Target
+from dlc.proof.evidence import list_images
+from dlc.registry import read_image
 
 HELP = "build images twice without any cache and compare them, also with the image that is built"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"

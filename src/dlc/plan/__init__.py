@@ -1,1 +1,1 @@
-"""What is to be built, as values. Pure. May import core, debian, buildspec."""
+"""What is to be built, as values. Pure. May import core, checked_yaml, debian, buildspec."""

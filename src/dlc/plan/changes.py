@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlc.buildspec.lockfile import explain_staleness, locked_versions
 from dlc.buildspec.variant import Variant
-from dlc.buildspec.yaml_layers import list_origins
+from dlc.checked_yaml.yaml_layers import list_origins
 from dlc.core.checkout import Tree
 from dlc.plan.plan import plan_variants
 

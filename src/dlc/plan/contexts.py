@@ -17,7 +17,7 @@ class Repo:
 
 @dataclass(frozen=True)
 class Host:
-    """Files that `dlc.build.host_inputs` prepares on this host; `version` if it changes what is in the image.
+    """Files that `dlc.image_build.host_inputs` prepares on this host; `version` if it changes what is in the image.
 
     `locks`: the lock files whose wheels they are, by their path from the root.
     """
@@ -42,7 +42,7 @@ class TargetRef:
 
 @dataclass(frozen=True)
 class Image:
-    """An image that exists already. `digest` (`sha256:...`) is empty until `dlc.build.base_images` has found it.
+    """An image that exists already. `digest` (`sha256:...`) is empty until `dlc.image_build.base_images` has found it.
 
     `local`: the engine has it, and finds it by its tag alone.
     """

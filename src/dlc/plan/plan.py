@@ -144,8 +144,8 @@ def plan_variants(
 ) -> Plan:
     """Make the plan for variants that are loaded already; `globs` and `sets` are how the user asked for them.
 
-    `images`: reference of a base image -> what it means now, from `dlc.build.base_images`. Without it, the content
-    key holds the reference alone.
+    `images`: reference of a base image -> what it means now, from `dlc.image_build.base_images`. Without it, the
+    content key holds the reference alone.
     """
     require_fresh(tree, variants, globs, sets)
     require_sound(tree, variants)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from profile_runs import Runner
 
-from dlc.jobs.advice.cost_model import Cluster, Machine, Workload
-from dlc.jobs.advice.decide import COST, make_advice
-from dlc.jobs.advice.obstacle import hold_against
-from dlc.jobs.advice.profile_report import Profile, read_profile
-from dlc.jobs.advice.profile_text import summarize
-from dlc.jobs.advice.verdict import ELSEWHERE, OTHERS, PROCESSORS, QUEUED, UNKNOWN, split_batch
+from dlc.advice.cost_model import Cluster, Machine, Workload
+from dlc.advice.decide import COST, make_advice
+from dlc.advice.obstacle import hold_against
+from dlc.advice.profile_report import Profile, read_profile
+from dlc.advice.profile_text import summarize
+from dlc.advice.verdict import ELSEWHERE, OTHERS, PROCESSORS, QUEUED, UNKNOWN, split_batch
 
 MACHINE = Machine("m", 64, 0, "", 64.0, 10.0, efa=False, price=3.6)
 

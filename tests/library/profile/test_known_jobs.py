@@ -8,9 +8,9 @@ import pytest
 from known_truths import Truth, assert_true, run_jobs
 from profile_runs import Runner
 
+from dlc.advice.profile_report import read_profile
+from dlc.advice.profile_text import summarize
 from dlc.core.errors import UnmeasuredError
-from dlc.jobs.advice.profile_report import read_profile
-from dlc.jobs.advice.profile_text import summarize
 
 TRUTHS = {
     "reads": Truth("input", "bound by reading: the training process waits for files or the network"),

@@ -8,8 +8,8 @@ import pytest
 from known_truths import Truth, assert_true, run_jobs
 from profile_runs import Runner
 
-from dlc.jobs.advice.profile_report import read_profile
-from dlc.jobs.advice.profile_text import summarize
+from dlc.advice.profile_report import read_profile
+from dlc.advice.profile_text import summarize
 
 READS = "bound by reading: workers wait for files or the network"
 TRUTHS = {

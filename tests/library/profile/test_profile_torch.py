@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from profile_runs import Runner
 
-from dlc.jobs.advice.profile_report import read_profile
+from dlc.advice.profile_report import read_profile
 
 MODULE = ("-m", "dlc_runtime.profile", "loaders.py")
 BATCH = 8 * 0.005  # CPU seconds that the script spends for each

@@ -12,9 +12,9 @@ from typing import Any
 
 from hand_made_image import put_labelled
 
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import Manifest, Repository
 from harness.registry import PASSWORD, USER
 
 INSPECTED = "Name: far\nDriver: {driver}\n\nNodes:\nName: far0\nStatus: running\nPlatforms: {platforms}\n"

@@ -18,23 +18,23 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from dlc.core import labels
 from dlc.core.environment import PLATFORM
 from dlc.core.platforms import PLATFORMS
-from dlc.images.proof.dsse import BUNDLE, sign_statement
-from dlc.images.proof.index import make_index_provenance
-from dlc.images.proof.judge import Subject
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.names import list_names
-from dlc.images.proof.provenance import BUILD_TYPE, Builder
-from dlc.images.proof.results import SCANNER, make_test_predicate
-from dlc.images.proof.statement import PROVENANCE, SCAN, TESTS, make_statement
-from dlc.images.proof.tested import make_record
-from dlc.images.push.layers import LAYER
-from dlc.images.push.promote import Tags
-from dlc.images.push.read_image import read_labels
-from dlc.images.push.referrers import PREDICATE_TYPE, attach_document
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import CONFIG, INDEX, Manifest, Repository, make_digest, make_manifest
-from dlc.images.push.tags import OF_SET, make_tags
+from dlc.proof.dsse import BUNDLE, sign_statement
+from dlc.proof.index import make_index_provenance
+from dlc.proof.judge import Subject
+from dlc.proof.keys import PrivateKey
+from dlc.proof.names import list_names
+from dlc.proof.provenance import BUILD_TYPE, Builder
+from dlc.proof.results import SCANNER, make_test_predicate
+from dlc.proof.statement import PROVENANCE, SCAN, TESTS, make_statement
+from dlc.proof.tested import make_record
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import CONFIG, INDEX, Manifest, Repository, make_digest, make_manifest
+from dlc.registry.layers import LAYER
+from dlc.registry.promote import Tags
+from dlc.registry.read_image import read_labels
+from dlc.registry.referrers import PREDICATE_TYPE, attach_document
+from dlc.registry.tags import OF_SET, make_tags
 from harness.registry import PASSWORD, USER, Registry
 
 ID = "pytorch-2.13-training-cpu-py311"

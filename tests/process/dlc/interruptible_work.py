@@ -23,12 +23,12 @@ import sys
 import dlc.cli
 from dlc.__main__ import main
 from dlc.engine.connection import Engine
-from dlc.images.inspection import facts
-from dlc.images.inspection.archive import export_measured
-from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.http import Session
-from dlc.images.push.push import Order, push_image
-from dlc.images.push.tag_age import Claim
+from dlc.inspection import facts
+from dlc.inspection.archive import export_measured
+from dlc.registry.client.repository import Repository
+from dlc.registry.client.http import Session
+from dlc.registry.push import Order, push_image
+from dlc.registry.tag_age import Claim
 
 def verb(argv):
     print("begun", flush=True)

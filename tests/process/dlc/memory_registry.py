@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from scripted_server import Asked, Reply
 
-from dlc.images.push.registry.repository import INDEX, KINDS
+from dlc.registry.client.repository import INDEX, KINDS
 
 
 class Memory:

@@ -1,6 +1,6 @@
 """A docker client without an engine: containers are processes of this machine, which run the job's script.
 
-It knows the commands that dlc.jobs.run uses, and keeps containers and networks as files of the folder STAND_IN_DOCKER.
+It knows the commands that dlc.places.local uses. Containers and networks are files of the folder STAND_IN_DOCKER.
 tests/integration/test_run.py has the same cases with real containers.
 """
 

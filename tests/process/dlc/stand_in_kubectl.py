@@ -1,6 +1,6 @@
 """A kubectl without a cluster: objects are files of the folder STAND_IN_KUBECTL, and nothing starts.
 
-It knows the commands that dlc.submit.kubernetes uses. The file `refuse` has lines `VERB KIND MESSAGE`: what the server
+It knows the commands that dlc.places.kubernetes uses. The file `refuse` has lines `VERB KIND MESSAGE`: what the server
 refuses; with `hang` for a message it never answers, and the file `hangs` appears. Files `pods.json` and `events.json`
 are what `get` answers, `logs.NAME` what a pod has said. With a file `ends` a JobSet has ended, with the condition in
 it, as soon as it is created.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import base_images
-from dlc.build.base_images import resolve_base_images
 from dlc.core.errors import BaseImageError
 from dlc.engine.connection import Engine
+from dlc.image_build import base_images
+from dlc.image_build.base_images import resolve_base_images
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, make_plan
 from harness.specimen import TORCH_ID, specimen

@@ -10,9 +10,9 @@ import pytest
 from hand_made_image import client
 
 from dlc.__main__ import main
-from dlc.build.bake_file import HostInputs
 from dlc.core.errors import DlcError, EngineError, RegistryError, UsageError
 from dlc.engine.pushed import read_record
+from dlc.image_build.bake_file import HostInputs
 from dlc.plan.plan import Plan, make_plan
 from harness.installed import TOOLS
 from harness.registry import Registry
@@ -49,7 +49,7 @@ def host(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("dlc.engine.builders.host_platform", lambda: "linux/amd64")
-    monkeypatch.setattr("dlc.build.host_inputs.collect", collect)
+    monkeypatch.setattr("dlc.image_build.host_inputs.collect", collect)
     monkeypatch.chdir(tmp_path / "checkout")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.__main__ import main
-from dlc.cli.plan_since import read_workspace_at
+from dlc.cli.shared.plan_since import read_workspace_at
 from dlc.core.checkout import Workspace, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.plan.changes import NO_REVISION

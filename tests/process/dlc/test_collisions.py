@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.buildx import ATTEMPTS, run_bake
 from dlc.core.errors import BuildError
 from dlc.engine.connection import Engine
+from dlc.image_build.buildx import ATTEMPTS, run_bake
 
 ENGINE = Engine(None, "context", "26.1.5", containerd_store=True)
 NAMED_BY_ANOTHER = 'image "docker.io/dlc/toy:1.17-training-cpu-py311": already exists'

@@ -20,7 +20,7 @@ from dlc.core.errors import DiskError, InternalError, SelectorError, UsageError
 ROOT = Path(__file__).parents[3]
 TORCH = "pytorch-2.13-training-cpu-py311"
 # Packages that cost more than `dlc plan` may take in all, or that it has no business with.
-HEAVY = ("rich", "uv", "asyncio", "http", "email.mime", "dlc.engine", "dlc.core.process", "dlc.build.host_inputs")
+HEAVY = ("rich", "uv", "asyncio", "http", "email.mime", "dlc.engine", "dlc.core.process", "dlc.image_build.host_inputs")
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from scripted_server import Reply, refusing_proxy, serving
 
-from dlc.build import download
 from dlc.core.errors import DiskError, LockError, UsageError
+from dlc.image_build import download
 from dlc.plan.contexts import Pinned
 
 CONTENT = bytes(range(256)) * 4096
@@ -25,7 +25,7 @@ PIECES = 16
 FETCH = """
 import sys
 from pathlib import Path
-from dlc.build import download
+from dlc.image_build import download
 from dlc.plan.contexts import Pinned
 folder = download.fetch(Pinned(sys.argv[1], sys.argv[2]), Path(sys.argv[3]), None)
 print(len((folder / download.FILE).read_bytes()))

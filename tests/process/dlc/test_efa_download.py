@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import download
 from dlc.core.errors import LockError
+from dlc.image_build import download
 from dlc.plan.contexts import Pinned
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from dlc.__main__ import main
-from dlc.build.export.folder import list_files
-from dlc.build.export.writer import require_new_folder, write_folder
 from dlc.cli.site import require_site
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import DiskError, LockError, SelectorError, UsageError
+from dlc.image_build.export.folder import list_files
+from dlc.image_build.export.writer import require_new_folder, write_folder
 from dlc.plan.plan import make_plan
 from harness.installed import TOOLS
 
@@ -30,7 +30,7 @@ FILES = {"Dockerfile": SourceFile(b"FROM scratch\n"), "scripts/run.sh": SourceFi
 WRITING = """
 import sys, time
 from pathlib import Path
-from dlc.build.export.writer import write_folder
+from dlc.image_build.export.writer import write_folder
 from dlc.core.checkout import SourceFile
 
 class Slow(dict):

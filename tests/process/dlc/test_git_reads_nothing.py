@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.buildx import read_revision
+from dlc.image_build.buildx import read_revision
 
 
 def test_a_checkout_that_git_reads_nothing_of_is_warned_of_with_the_reason_and_other_folders_are_not(

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.build import wheels
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.variant import IndexedPackages
 from dlc.core.errors import LockError, PackageIndexError
+from dlc.image_build import wheels
 from harness.package_index import PackageIndex
 
 PIN = "dlc-local==2.13.0+cpu"

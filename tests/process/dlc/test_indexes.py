@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from scripted_server import Reply, serving
 
-from dlc.build import wheels
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import IndexedPackages
 from dlc.core.environment import hide_password, mirror_variable, read_own_indexes, resolve_index
 from dlc.core.errors import LockError, PackageIndexError, SpecError, UsageError
+from dlc.image_build import wheels
 from harness.package_index import PackageIndex
 from harness.specimen import PYTORCH, PYTORCH_PATH, changed, specimen, unlocked
 

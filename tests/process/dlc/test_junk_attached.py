@@ -11,19 +11,12 @@ from verify_shop import Shop, kind_of
 
 from dlc import cli
 from dlc.core.errors import ProofError
-from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.statement import SCAN
-from dlc.images.push.referrers import SPDX, attach_document, describe_referrer, list_referrer
-from dlc.images.push.registry.http import UnreadableError
-from dlc.images.push.registry.repository import (
-    INDEX,
-    Manifest,
-    Repository,
-    describe_blob,
-    make_digest,
-    make_fallback_tag,
-)
-from dlc.images.push.simple_signing import PAYLOAD, join_signatures, make_signature_tag
+from dlc.proof.dsse import BUNDLE
+from dlc.proof.statement import SCAN
+from dlc.registry.client.http import UnreadableError
+from dlc.registry.client.repository import INDEX, Manifest, Repository, describe_blob, make_digest, make_fallback_tag
+from dlc.registry.referrers import SPDX, attach_document, describe_referrer, list_referrer
+from dlc.registry.simple_signing import PAYLOAD, join_signatures, make_signature_tag
 from harness.signed_image import SignedImage, push_plain, push_signed
 
 # What must not be read, and in which words it is told.

@@ -11,10 +11,10 @@ from hand_made_image import client, put_labelled
 from dlc.__main__ import main
 from dlc.core.errors import RegistryError, UsageError
 from dlc.core.labels import CREATED
-from dlc.images.push.platform_index import make_index
-from dlc.images.push.registry.repository import Manifest
-from dlc.images.push.tags import make_tags
 from dlc.plan.plan import make_plan
+from dlc.registry.client.repository import Manifest
+from dlc.registry.platform_index import make_index
+from dlc.registry.tags import make_tags
 from harness.registry import Registry
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, locked, unlocked, write_tree
 

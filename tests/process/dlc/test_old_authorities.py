@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from scripted_server import Reply, serving
 
-from dlc.build import download
 from dlc.core.errors import LockError, RegistryError
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Repository, make_digest
+from dlc.image_build import download
 from dlc.plan.contexts import Pinned
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import Repository, make_digest
 from harness.authority import Authority
 
 FILE = b"what a build downloads"

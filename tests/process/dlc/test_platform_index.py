@@ -12,19 +12,19 @@ import pytest
 from hand_made_image import allow_by_labels, client, put_labelled
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.push_families import find_families, put_foreign_first
+from dlc.cli.shared.push_families import find_families, put_foreign_first
 from dlc.core import labels
 from dlc.core.checkout import Tree
 from dlc.core.platforms import PLATFORMS
 from dlc.engine.builders import make_client
-from dlc.images.proof.evidence import list_images
-from dlc.images.push.platform_index import Family, move_tags, put_index
-from dlc.images.push.promote import promote_image
-from dlc.images.push.prune import Retention, choose, list_repository
-from dlc.images.push.registry.repository import INDEX, Manifest, Repository
-from dlc.images.push.tag_age import make_claim
-from dlc.images.push.tags import make_tags
 from dlc.plan.plan import make_plan
+from dlc.proof.evidence import list_images
+from dlc.registry.client.repository import INDEX, Manifest, Repository
+from dlc.registry.platform_index import Family, move_tags, put_index
+from dlc.registry.promote import promote_image
+from dlc.registry.prune import Retention, choose, list_repository
+from dlc.registry.tag_age import make_claim
+from dlc.registry.tags import make_tags
 from harness.registry import Registry
 from harness.specimen import TENSORFLOW_ID, changed, locked, unlocked
 

@@ -18,8 +18,8 @@ from harness.recorded_build import RECORDED
 
 REPLAY = """
 import os, sys, time
-from dlc.build.progress_display import open_display
-from dlc.build.buildkit_log import Progress
+from dlc.image_build.progress_display import open_display
+from dlc.image_build.buildkit_log import Progress
 progress = Progress()
 try:
     with open_display(plain=False, stream=sys.stderr, environment=os.environ) as display:

@@ -27,13 +27,13 @@ from dlc.__main__ import main
 from dlc.cli.promote import make_requirement
 from dlc.core.checkout import find_root, read_workspace
 from dlc.core.errors import DlcError, ImageError, ProofError, RegistryError, UsageError
-from dlc.images.proof.policy import Policy
-from dlc.images.proof.requirement import find_verifiers, judge_images
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.proof.statement import PROVENANCE, SCAN, TESTS
-from dlc.images.push.promote import promote_image
-from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
-from dlc.images.push.simple_signing import make_signature_tag
+from dlc.proof.policy import Policy
+from dlc.proof.requirement import find_verifiers, judge_images
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.proof.statement import PROVENANCE, SCAN, TESTS
+from dlc.registry.client.repository import Manifest, Repository, make_fallback_tag
+from dlc.registry.promote import promote_image
+from dlc.registry.simple_signing import make_signature_tag
 from harness.registry import Registry
 from harness.signed_image import make_key
 

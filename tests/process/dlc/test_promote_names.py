@@ -24,9 +24,9 @@ from hand_made_image import (
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import ImageError, ProofError
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.statement import PROVENANCE, SCAN, TESTS
-from dlc.images.push.registry.repository import Repository
+from dlc.proof.keys import PrivateKey
+from dlc.proof.statement import PROVENANCE, SCAN, TESTS
+from dlc.registry.client.repository import Repository
 from harness.registry import Registry
 from harness.signed_image import make_key
 

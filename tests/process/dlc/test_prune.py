@@ -13,13 +13,13 @@ from hand_made_image import KEY, STEM, client, prove, put_image
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import RegistryError
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.push.prune import Build, Choice, Listed, Retention, choose, find_today, list_repository
-from dlc.images.push.read_image import read_labels
-from dlc.images.push.registry.repository import Manifest, Repository, make_fallback_tag
-from dlc.images.push.removal import remove
-from dlc.images.push.simple_signing import make_signature_tag
-from dlc.images.push.tags import make_tags
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.registry.client.repository import Manifest, Repository, make_fallback_tag
+from dlc.registry.prune import Build, Choice, Listed, Retention, choose, find_today, list_repository
+from dlc.registry.read_image import read_labels
+from dlc.registry.removal import remove
+from dlc.registry.simple_signing import make_signature_tag
+from dlc.registry.tags import make_tags
 from harness.registry import Registry
 
 ROOT = find_root(Path(__file__).parent)
@@ -155,7 +155,7 @@ def test_a_registry_that_allows_no_deletion_is_one_error(tmp_path: Path) -> None
 def test_more_tags_than_one_page_has_are_all_found(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlc.images.push.registry.repository.TAGS_AT_ONCE", 3)
+    monkeypatch.setattr("dlc.registry.client.repository.TAGS_AT_ONCE", 3)
     tags = tuple(f"tag-{number}" for number in range(10))
     put_image(repository, tmp_path, 1, tags=tags)
     assert sorted(repository.tags()) == sorted(tags)

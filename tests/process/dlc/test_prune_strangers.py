@@ -15,11 +15,11 @@ from hand_made_image import KEY, STEM, client, prove, put_image, put_index, put_
 from dlc.__main__ import main
 from dlc.core import labels
 from dlc.core.checkout import find_root
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.push.referrers import EMPTY, EMPTY_KIND, put_blob
-from dlc.images.push.registry.http import UnreadableError
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, describe_blob, make_fallback_tag
-from dlc.images.push.simple_signing import make_signature_tag
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.registry.client.http import UnreadableError
+from dlc.registry.client.repository import INDEX, KINDS, Manifest, Repository, describe_blob, make_fallback_tag
+from dlc.registry.referrers import EMPTY, EMPTY_KIND, put_blob
+from dlc.registry.simple_signing import make_signature_tag
 from harness.registry import Registry
 
 ROOT = find_root(Path(__file__).parent)

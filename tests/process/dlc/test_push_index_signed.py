@@ -19,15 +19,15 @@ from dlc.core import labels
 from dlc.core.checkout import Tree
 from dlc.core.errors import ProofError
 from dlc.engine.connection import Engine
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.proof.statement import PROVENANCE
-from dlc.images.proof.tested import make_record, write_record
-from dlc.images.push.promote import promote_image
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import INDEX, Manifest, Repository
 from dlc.plan.plan import make_plan
+from dlc.proof.keys import PrivateKey
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.proof.statement import PROVENANCE
+from dlc.proof.tested import make_record, write_record
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import INDEX, Manifest, Repository
+from dlc.registry.promote import promote_image
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import make_key
 from harness.specimen import TENSORFLOW_ID, changed, locked, unlocked, write_tree

@@ -20,11 +20,11 @@ from scripted_server import Asked, Reply, serving
 
 from dlc.core.compression import BLOCK_BYTES, COMPRESSIONS, open_plain
 from dlc.core.errors import DiskError, ImageError, RegistryError
-from dlc.images.inspection.archive import Members
-from dlc.images.push.layers import DRAFT, Saved, Uploads, compress_layer
-from dlc.images.push.push import WORKSPACE_PREFIX, _upload_image, open_workspace
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Repository
+from dlc.inspection.archive import Members
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import Repository
+from dlc.registry.layers import DRAFT, Saved, Uploads, compress_layer
+from dlc.registry.push import WORKSPACE_PREFIX, _upload_image, open_workspace
 
 
 def content(size: int) -> bytes:

@@ -12,10 +12,10 @@ from memory_registry import Memory
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.push.referrers import SPDX, attach_bill, attach_document, make_referrer
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.registry.referrers import SPDX, attach_bill, attach_document, make_referrer
 from harness.signed_image import make_key
 
 IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])

@@ -28,14 +28,14 @@ from dlc.cli import push
 from dlc.core.errors import OlderImageError, ProofError, RegistryError, UsageError
 from dlc.core.labels import CREATED, KEY
 from dlc.engine.connection import Engine
-from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.statement import PROVENANCE
-from dlc.images.proof.tested import make_record, write_record
-from dlc.images.push.referrers import SPDX, attach_document
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import Repository, make_fallback_tag
-from dlc.images.push.simple_signing import make_signature_tag
+from dlc.proof.dsse import BUNDLE
+from dlc.proof.statement import PROVENANCE
+from dlc.proof.tested import make_record, write_record
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import Repository, make_fallback_tag
+from dlc.registry.referrers import SPDX, attach_document
+from dlc.registry.simple_signing import make_signature_tag
 from harness.oci_forms import CONFIG, MANIFEST, REFERRERS, find_faults
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import COMMIT, make_key

@@ -18,11 +18,11 @@ from dlc.cli import verify_reproducible
 from dlc.core.errors import DlcError, ImageError, RegistryError, UsageError
 from dlc.engine import images
 from dlc.engine.connection import Engine
-from dlc.images.inspection import reproducible
-from dlc.images.inspection.archive import Archive, Layer
-from dlc.images.push.layers import LAYER
-from dlc.images.push.referrers import put_blob
-from dlc.images.push.registry.repository import CONFIG, Manifest, make_digest, make_manifest
+from dlc.inspection import reproducible
+from dlc.inspection.archive import Archive, Layer
+from dlc.registry.client.repository import CONFIG, Manifest, make_digest, make_manifest
+from dlc.registry.layers import LAYER
+from dlc.registry.referrers import put_blob
 from harness.signed_image import SignedImage, push_plain
 from harness.specimen import TORCH_ID, changed, specimen
 

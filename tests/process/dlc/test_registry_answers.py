@@ -16,10 +16,10 @@ import pytest
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry import http
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import ANSWER_BYTES, Session, SilentError, UnknownBlobError, _connection_error
-from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
+from dlc.registry.client import http
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import ANSWER_BYTES, Session, SilentError, UnknownBlobError, _connection_error
+from dlc.registry.client.repository import KINDS, Manifest, Repository, make_digest
 from harness.authority import Authority
 
 ME = Credentials("me", "hunter2")

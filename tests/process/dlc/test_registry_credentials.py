@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.credentials import Credentials, read_credentials
+from dlc.registry.client.credentials import Credentials, read_credentials
 
 HOST = "registry.example:5000"
 

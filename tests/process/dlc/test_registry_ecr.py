@@ -20,11 +20,11 @@ from toy_push import Registry, docker_client
 
 from dlc.core.errors import RegistryError
 from dlc.engine.connection import Engine
-from dlc.images.inspection import facts
-from dlc.images.push.push import Order, Pushed, push_image
-from dlc.images.push.registry import ecr
-from dlc.images.push.registry.destination import open_destination
-from dlc.images.push.tag_age import Claim
+from dlc.inspection import facts
+from dlc.registry.client import ecr
+from dlc.registry.client.destination import open_destination
+from dlc.registry.push import Order, Pushed, push_image
+from dlc.registry.tag_age import Claim
 from harness.authority import Authority
 
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -180,7 +180,7 @@ def test_without_boto3_the_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['boto3'] = None\n"
         "from dlc.core.errors import RegistryError\n"
-        "from dlc.images.push.registry.destination import open_destination\n"
+        "from dlc.registry.client.destination import open_destination\n"
         "try: open_destination('ecr', None)\n"
         "except RegistryError as error: print(error)"
     )

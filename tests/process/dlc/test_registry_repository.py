@@ -17,10 +17,10 @@ import pytest
 from scripted_server import Asked, Reply, refusing_proxy, serving
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry import http
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session, SilentError, TransientError
-from dlc.images.push.registry.repository import DELAYS_SECONDS, KINDS, Manifest, Repository, make_digest
+from dlc.registry.client import http
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session, SilentError, TransientError
+from dlc.registry.client.repository import DELAYS_SECONDS, KINDS, Manifest, Repository, make_digest
 
 ME = Credentials("me", "hunter2")
 BASIC = "Basic " + base64.b64encode(b"me:hunter2").decode()

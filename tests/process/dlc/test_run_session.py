@@ -32,7 +32,7 @@ signal.signal(signal.SIGTERM, save)
 # The verb with less patience with an engine than users have.
 HURRIED = """
 import sys
-from dlc.jobs.run import claims, lifecycle
+from dlc.places.local import claims, lifecycle
 lifecycle.PAUSES_SECONDS = (0.1, 0.1)
 lifecycle.remove_containers.__defaults__ = (0.5,)
 claims.LEFTOVER_SECONDS = 0.5

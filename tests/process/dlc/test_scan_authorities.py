@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.engine.connection import Engine
-from dlc.images.inspection.advisories import ask_apt, ask_pip_audit
+from dlc.inspection.advisories import ask_apt, ask_pip_audit
 from harness.authority import Authority
 from harness.image_facts import specimen_facts
 from harness.inspecting_proxy import inspecting

@@ -17,7 +17,7 @@ from dlc.core.errors import EngineError
 from dlc.engine import connection
 from dlc.engine.connection import Engine, connect, find_engine
 from dlc.engine.images import find_images
-from dlc.images.inspection import facts
+from dlc.inspection import facts
 
 ROOT = Path(__file__).parents[3]
 PROMISED = 5.0  # seconds, for verbs that only look

@@ -11,11 +11,11 @@ import pytest
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.site import list_entries, read_documents, write_site
 from dlc.core.checkout import find_root, read_tree
-from dlc.images.inspection.advisories import Answer, Finding, Verdict
-from dlc.images.inspection.junit import ImageTests
-from dlc.images.inspection.scan import Scan
-from dlc.images.site import values
-from dlc.images.site.pages import list_pages
+from dlc.inspection.advisories import Answer, Finding, Verdict
+from dlc.inspection.junit import ImageTests
+from dlc.inspection.scan import Scan
+from dlc.site import values
+from dlc.site.pages import list_pages
 from harness.browser import Browser, needs_browser, open_browser
 from harness.image_facts import LAUNCHER, specimen_facts
 

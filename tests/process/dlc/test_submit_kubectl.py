@@ -280,7 +280,7 @@ def test_the_code_of_a_job_is_that_of_the_pod_that_failed_first(login: Login, tm
     login.submit()
     login.end("Failed", [("dlc-digits-node-0-1", 7), ("dlc-digits-node-0-0", 69)])
     script = """if True:
-    from dlc.submit import kubernetes
+    from dlc.places import kubernetes
     print(kubernetes.wait_for_job("dlc-digits", kubernetes.OPTIONS()))
     print(kubernetes.wait_for_job("dlc-gone", kubernetes.OPTIONS()))"""
     done = subprocess.run([sys.executable, "-c", script], env=login.environ, capture_output=True, text=True, check=True)
@@ -301,7 +301,7 @@ def test_a_train_job_that_fails_before_its_pods_ends_the_wait(login: Login) -> N
     path = login.state / "trainjob.dlc-digits.json"
     script = f"""if True:
     import json, pathlib
-    from dlc.submit import kubernetes
+    from dlc.places import kubernetes
     path = pathlib.Path({str(path)!r})
     found = json.loads(path.read_text())
     path.write_text(json.dumps({{**found, "status": {{"conditions": [{{"type": "Failed", "status": "True"}}]}}}}))

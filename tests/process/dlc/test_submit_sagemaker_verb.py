@@ -20,7 +20,7 @@ from real_launcher import runnable_job, train
 
 from dlc.cli import run
 from dlc.core.errors import HostError, ImageError, PlatformError
-from dlc.submit.sagemaker import aws, image, submit
+from dlc.places.sagemaker import aws, image, submit
 from harness.pages import find_blocks
 from harness.sagemaker import (
     ACCOUNT,

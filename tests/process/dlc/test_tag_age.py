@@ -14,13 +14,13 @@ from dlc.__main__ import main
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import OlderImageError, RegistryError
-from dlc.images.push.platform_index import make_index, move_tags
-from dlc.images.push.promote import promote_image
-from dlc.images.push.read_image import read_labels
-from dlc.images.push.registry.repository import Manifest, Repository
-from dlc.images.push.tag_age import Claim, find_newer, make_claim
-from dlc.images.push.tags import make_tags
 from dlc.plan.plan import plan_variants
+from dlc.registry.client.repository import Manifest, Repository
+from dlc.registry.platform_index import make_index, move_tags
+from dlc.registry.promote import promote_image
+from dlc.registry.read_image import read_labels
+from dlc.registry.tag_age import Claim, find_newer, make_claim
+from dlc.registry.tags import make_tags
 from harness.registry import Registry
 
 ROOT = find_root(Path(__file__).parent)

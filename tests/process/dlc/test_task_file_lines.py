@@ -12,9 +12,9 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.process import run_program
-from dlc.jobs.spec.job_spec import JobSpec
-from dlc.submit import dstack, skypilot
-from dlc.submit.task_files import LAUNCHER
+from dlc.job.job_spec import JobSpec
+from dlc.places import dstack, skypilot
+from dlc.places.task_files import LAUNCHER
 from harness.job_spec import group_of, spec_of
 
 VARIABLES = {skypilot: ("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"), dstack: ("DSTACK_NODES_IPS", "DSTACK_NODE_RANK")}

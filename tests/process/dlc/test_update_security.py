@@ -13,7 +13,7 @@ from test_packages_resolved import wheel
 from dlc.__main__ import main
 from dlc.buildspec.lockfile import explain_staleness, locked_versions
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.update_security import read_scans
+from dlc.cli.shared.update_security import read_scans
 from dlc.core.checkout import read_tree
 from dlc.core.errors import UsageError
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, unlocked, write_tree

@@ -11,13 +11,13 @@ from verify_shop import Shop
 
 from dlc import cli
 from dlc.core.errors import DlcError, RegistryError, UsageError
-from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.proof.statement import PROVENANCE, TESTS
-from dlc.images.push.referrers import attach_document
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
-from dlc.images.push.simple_signing import make_signature_tag
+from dlc.proof.dsse import BUNDLE
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.proof.statement import PROVENANCE, TESTS
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.registry.referrers import attach_document
+from dlc.registry.simple_signing import make_signature_tag
 from harness.signed_image import SignedImage, push_signed
 
 

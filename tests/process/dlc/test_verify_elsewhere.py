@@ -12,7 +12,7 @@ from verify_shop import Shop
 from dlc.core import checkout
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import ProofError
-from dlc.images.proof.statement import TESTS
+from dlc.proof.statement import TESTS
 from harness.signed_image import SignedImage, push_signed
 from harness.specimen import TORCH_ID, changed, locked, specimen, unlocked, write_tree
 

@@ -9,7 +9,7 @@ import pytest
 from verify_shop import Shop
 
 from dlc.core.errors import ProofError
-from dlc.images.proof.statement import PROVENANCE, Predicate
+from dlc.proof.statement import PROVENANCE, Predicate
 from harness.signed_image import COMMIT, SignedImage, push_signed
 from harness.specimen import TENSORFLOW_ID, TORCH_ID
 

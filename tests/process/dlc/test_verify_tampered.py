@@ -17,14 +17,14 @@ import dlc
 from dlc.buildspec.models import ScanException
 from dlc.core.checkout import find_root
 from dlc.core.errors import ProofError
-from dlc.images.inspection.advisories import Verdict
-from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.signing import KeySigner, attach_proof
-from dlc.images.proof.statement import BILL, PROVENANCE, SCAN
-from dlc.images.push.referrers import SPDX, attach_document
-from dlc.images.push.registry.repository import KINDS, Manifest, make_digest
-from dlc.images.push.simple_signing import make_signature_tag
+from dlc.inspection.advisories import Verdict
 from dlc.plan.targets import UV_LOCK
+from dlc.proof.dsse import BUNDLE
+from dlc.proof.signing import KeySigner, attach_proof
+from dlc.proof.statement import BILL, PROVENANCE, SCAN
+from dlc.registry.client.repository import KINDS, Manifest, make_digest
+from dlc.registry.referrers import SPDX, attach_document
+from dlc.registry.simple_signing import make_signature_tag
 from harness.signed_image import CLEAN, DOCUMENT, FOUND, NOW, SignedImage, push_plain, push_signed
 from harness.specimen import PYTORCH_PATH, changed, specimen
 

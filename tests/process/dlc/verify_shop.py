@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from dlc import cli
-from dlc.images.proof.dsse import BUNDLE
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.push.referrers import attach_document
-from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http import Session
-from dlc.images.push.registry.repository import INDEX, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.proof.dsse import BUNDLE
+from dlc.proof.keys import PrivateKey
+from dlc.registry.client.credentials import Credentials
+from dlc.registry.client.http import Session
+from dlc.registry.client.repository import INDEX, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.registry.referrers import attach_document
 from harness.registry import PASSWORD, USER, Registry
 from harness.signed_image import SignedImage, make_key
 from harness.specimen import specimen, write_tree

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dlc.advice.cost_model import make_catalogue, parse_cluster
 from dlc.buildspec.instances import INSTANCES, read_instances
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.advice.cost_model import make_catalogue, parse_cluster
 
 C5 = "instances.c5.9xlarge"
 TEXT = """\

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc.__main__ import main
-from dlc.core.errors import UsageError
-from dlc.jobs.advice.cost_model import DATA_HOSTS, EVERYWHERE, Machine, Workload
-from dlc.jobs.advice.failures import (
+from dlc.advice.cost_model import DATA_HOSTS, EVERYWHERE, Machine, Workload
+from dlc.advice.failures import (
     DAY,
     HOUR,
     Losses,
@@ -25,6 +24,7 @@ from dlc.jobs.advice.failures import (
     format_time,
     split_time,
 )
+from dlc.core.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 # Failures for a thousand days of a node, and what their authors say of a job (docs/scale.md has the sources).

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.instances import read_instances
-from dlc.core.checkout import find_root, read_tree
-from dlc.jobs.advice.cost_model import (
+from dlc.advice.cost_model import (
     DATA_HOSTS,
     MEASURED,
     Catalogue,
@@ -22,7 +20,9 @@ from dlc.jobs.advice.cost_model import (
     make_catalogue,
     parse_cluster,
 )
-from dlc.jobs.advice.decide import BIGGER, COST, MIXED, SAME, SPEED, Advice, make_advice
+from dlc.advice.decide import BIGGER, COST, MIXED, SAME, SPEED, Advice, make_advice
+from dlc.buildspec.instances import read_instances
+from dlc.core.checkout import find_root, read_tree
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.jobs.advice.cost_model import COMPUTING, DATA_HOSTS, EVERYWHERE, Cluster, Machine, Workload, estimate_step
-from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
-from dlc.jobs.advice.render import advice_json, draw_chart, draw_svg, list_prices, make_choices_table, write_verdict
+from dlc.advice.cost_model import COMPUTING, DATA_HOSTS, EVERYWHERE, Cluster, Machine, Workload, estimate_step
+from dlc.advice.decide import COST, SPEED, Advice, make_advice
+from dlc.advice.render import advice_json, draw_chart, draw_svg, list_prices, make_choices_table, write_verdict
 
 price = st.none() | st.floats(0.01, 100)
 

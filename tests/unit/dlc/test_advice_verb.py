@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from dlc.__main__ import main
+from dlc.advice import render
 from dlc.core.errors import UsageError
-from dlc.jobs.advice import render
 
 ROOT = Path(__file__).parents[3]
 TENSORFLOW = ["--on", "p4d.24xlarge", "--step-ms", "86", "--cpu-seconds", "2.304"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dlc.jobs.advice import profile_text, verdict
-from dlc.jobs.advice.profile_report import Profile
-from dlc.jobs.advice.rank import Rank
-from dlc.jobs.advice.verdict import (
+from dlc.advice import profile_text, verdict
+from dlc.advice.profile_report import Profile
+from dlc.advice.rank import Rank
+from dlc.advice.verdict import (
     COMPUTING,
     ELSEWHERE,
     INPUT,

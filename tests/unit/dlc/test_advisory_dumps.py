@@ -1,4 +1,4 @@
-"""images.inspection.dumps: advisories from files that a hash names, in OSV's and the Debian tracker's own formats."""
+"""inspection.dumps: advisories from files that a hash names, in OSV's and the Debian tracker's own formats."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import LockError, UsageError
-from dlc.images.inspection import advisories
-from dlc.images.inspection.advisories import Finding
-from dlc.images.inspection.facts import Facts
+from dlc.inspection import advisories
+from dlc.inspection.advisories import Finding
+from dlc.inspection.facts import Facts
 from harness.image_facts import specimen_facts
 
 FACTS = specimen_facts()  # six 1.17.0; libc6 2.36-9 of glibc

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dlc.build.bake_file import HostInputs, bake_name, render
+from dlc.image_build.bake_file import HostInputs, bake_name, render
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, make_plan
 from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, specimen, unlocked

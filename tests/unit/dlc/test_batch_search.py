@@ -15,12 +15,12 @@ import pytest
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import TuneError, UsageError
-from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.lifecycle import ContainerState
-from dlc.jobs.tune import output
-from dlc.jobs.tune.request import Mode, Request, list_modes, make_trial_job, read_batch
-from dlc.jobs.tune.trial_result import DATA, FAILED, FITS, MEMORY, TIGHT, TIME, Ended, judge_trial
-from dlc.jobs.tune.tune import Found, Search
+from dlc.places.local.job import Group, Job
+from dlc.places.local.lifecycle import ContainerState
+from dlc.tune import output
+from dlc.tune.request import Mode, Request, list_modes, make_trial_job, read_batch
+from dlc.tune.trial_result import DATA, FAILED, FITS, MEMORY, TIGHT, TIME, Ended, judge_trial
+from dlc.tune.tune import Found, Search
 
 TORCH = "pytorch-2.13-training-cpu-py311"
 GB = 10**9
@@ -250,7 +250,7 @@ def test_an_argument_that_is_no_batch_is_refused(
 
 def test_a_namespace_of_the_verb_has_all_that_a_job_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dlc.cli import tune_batch
-    from dlc.jobs.spec.words import read_words
+    from dlc.job.words import read_words
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()

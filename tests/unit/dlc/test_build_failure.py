@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.buildkit_log import CAUSES, Progress, error_of
 from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
+from dlc.image_build.buildkit_log import CAUSES, Progress, error_of
 
 LOG = Path("build.log")
 

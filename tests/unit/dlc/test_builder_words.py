@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dlc.build.bake_file import Caches, HostInputs, bake_name
-from dlc.build.buildkit_log import Progress, error_of
-from dlc.build.on_builder import Place, make_caches, read_digest, render
 from dlc.core.errors import BuildError, DlcError, EngineError, RegistryError, UsageError
 from dlc.engine.builders import Builder, find_builder, parse_inspected
+from dlc.image_build.bake_file import Caches, HostInputs, bake_name
+from dlc.image_build.buildkit_log import Progress, error_of
+from dlc.image_build.on_builder import Place, make_caches, read_digest, render
 from dlc.plan.plan import Plan, make_plan
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 

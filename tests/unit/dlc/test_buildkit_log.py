@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.buildkit_log import Progress, error_of
 from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError
+from dlc.image_build.buildkit_log import Progress, error_of
 
 # As buildx 0.13 prints it.
 GOOD = """\

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dlc.buildspec.schema_docs import BEGIN, DOCUMENT, END, make_table, update_document
-from dlc.buildspec.yaml_layers import parse_yaml
+from dlc.checked_yaml.yaml_layers import parse_yaml
 from dlc.core.checkout import find_root
 
 ROOT = find_root(Path(__file__).parent)

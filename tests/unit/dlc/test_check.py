@@ -15,7 +15,7 @@ LINT = (ROOT / "scripts/lint.sh").read_text()
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
-        ({"src/dlc/build/wheels.py"}, ["tests/unit/dlc"]),
+        ({"src/dlc/image_build/wheels.py"}, ["tests/unit/dlc"]),
         (
             {"src/dlc_runtime/profile/meter.py"},
             [

@@ -202,7 +202,7 @@ def test_what_takes_long_is_said_before_it_begins(
         raise DlcError("begun")
 
     for name in ("facts.capture_facts", "archive.save_image", "archive.export_measured"):
-        monkeypatch.setattr(f"dlc.images.inspection.{name}", begin)
+        monkeypatch.setattr(f"dlc.inspection.{name}", begin)
     for verb in ("size", "diff"):
         monkeypatch.setattr(f"dlc.cli.{verb}.connect", lambda: None)
     for name in (

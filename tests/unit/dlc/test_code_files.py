@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import DlcError
-from dlc.jobs.spec.code_files import copy_code, write_archive
+from dlc.job.code_files import copy_code, write_archive
 
 Get = Callable[[tuple[Path, ...], Path], Path]
 

@@ -9,9 +9,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from dlc.images.inspection.cyclonedx import make_document, render_json
-from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.sbom import make_document as make_spdx
+from dlc.inspection.cyclonedx import make_document, render_json
+from dlc.inspection.facts import Facts
+from dlc.inspection.sbom import make_document as make_spdx
 from harness.image_facts import LAUNCHER, specimen_facts
 
 FACTS = specimen_facts("dlc/toy:1", LAUNCHER)

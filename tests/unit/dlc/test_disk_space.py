@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import disk_space
 from dlc.buildspec.matrix import load_variants
 from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
+from dlc.image_build import disk_space
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 GB = disk_space.GB

@@ -1,4 +1,4 @@
-"""images.inspection.readme: the README table says what buildspec and locks say, and image sizes once they are built."""
+"""inspection.readme: the README table says what buildspec and locks say, and image sizes once they are built."""
 
 from __future__ import annotations
 

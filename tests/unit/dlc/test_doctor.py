@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import doctor, host_inputs
 from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
+from dlc.image_build import doctor, host_inputs
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import read_uv_version
 from harness.specimen import PYTORCH_PATH, changed, specimen

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import download
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Efa
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.errors import LockError, SpecError, UsageError
+from dlc.image_build import download
 from dlc.plan.contexts import Pinned
 from dlc.plan.plan import make_plan
 from harness.specimen import COMPAT, TORCH_ID, changed, locked, specimen, unlocked

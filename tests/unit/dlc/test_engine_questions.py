@@ -13,7 +13,7 @@ from dlc.core.process import Completed
 from dlc.engine import connection, docker_client, images, questions
 from dlc.engine.connection import Engine
 from dlc.engine.private_engine import PrivateEngine
-from dlc.jobs.run.run import find_foreign_platform
+from dlc.places.local.run import find_foreign_platform
 
 ABSENT = "Error response from daemon: No such image: toy:1"
 LATE = "Error response from daemon: context deadline exceeded"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from dlc.build.export import dockerfile
-from dlc.build.export.dockerfile import render_dockerfile
-from dlc.build.export.folder import list_files
 from dlc.buildspec.lockfile import FILES, INPUT, parse_entries
 from dlc.core import labels
 from dlc.core.checkout import Tree, find_root, read_text, read_tree
 from dlc.core.errors import SpecError, UsageError
+from dlc.image_build.export import dockerfile
+from dlc.image_build.export.dockerfile import render_dockerfile
+from dlc.image_build.export.folder import list_files
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import SHARED, UV_LOCK
 from harness.specimen import changed

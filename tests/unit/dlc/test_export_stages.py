@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.build.export.stages import (
+from dlc.core.errors import SpecError
+from dlc.image_build.export.stages import (
     Stage,
     list_global_arguments,
     move_own_files,
@@ -14,7 +15,6 @@ from dlc.build.export.stages import (
     rename_sources,
     set_defaults,
 )
-from dlc.core.errors import SpecError
 
 TEXT = """\
 # About the file.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.images.inspection import probe as image_probe
-from dlc.images.inspection.facts import PROBE, make_facts
+from dlc.inspection import probe as image_probe
+from dlc.inspection.facts import PROBE, make_facts
 from harness.image_facts import HISTORY, INSPECTED, PROBED
 
 LIBC = {

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from dlc.jobs.spec.job_spec import PLACES, GroupSpec, JobSpec, Resources
-from dlc.submit import field_table, slurm
-from dlc.submit.field_table import make_table, read_cell
+from dlc.job.job_spec import PLACES, GroupSpec, JobSpec, Resources
+from dlc.places import field_table, slurm
+from dlc.places.field_table import make_table, read_cell
 
 PAGE = Path(__file__).parents[3] / "docs/clusters.md"
 

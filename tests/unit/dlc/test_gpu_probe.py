@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.images.inspection import gpu, gpu_probe
-from dlc.images.inspection.gpu import GpuCode
+from dlc.inspection import gpu, gpu_probe
+from dlc.inspection.gpu import GpuCode
 
 PTX, MACHINE = 1, 2
 LINE_TABLE = 4  # an entry that is no code

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from dlc.build import host_inputs, wheels
-from dlc.build.wheels import link_or_copy
 from dlc.buildspec.lockfile import FILES, with_headers
 from dlc.core import environment
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
 from dlc.core.errors import LockError
+from dlc.image_build import host_inputs, wheels
+from dlc.image_build.wheels import link_or_copy
 from dlc.plan.contexts import Host, Repo
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import UV_LOCK, Target

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.job_folder import collect_results
-from dlc.jobs.run.run import report_results
+from dlc.places.local.job import Group, Job
+from dlc.places.local.job_folder import collect_results
+from dlc.places.local.run import report_results
 from dlc_runtime.compiler.report.merge import merge_folder, write_rank
 from harness.rank_report import rank_report
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import ImageError
-from dlc.images.inspection import archive as archive_module
-from dlc.images.inspection.archive import (
+from dlc.inspection import archive as archive_module
+from dlc.inspection.archive import (
     Entry,
     Layer,
     blob_path,
@@ -23,7 +23,7 @@ from dlc.images.inspection.archive import (
     read_archives,
     resolve_layers,
 )
-from dlc.images.push.layers import compress_layer
+from dlc.registry.layers import compress_layer
 
 
 def tar_of(files: Mapping[str, bytes], modified: int = 0) -> bytes:

@@ -1,12 +1,12 @@
-"""images.inspection.diff: what came, went and changed between two images, and what is no difference."""
+"""inspection.diff: what came, went and changed between two images, and what is no difference."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from dlc.cli.diff import as_text
-from dlc.images.inspection.archive import Archive, Entry, Layer
-from dlc.images.inspection.diff import Change, compare_images
+from dlc.inspection.archive import Archive, Entry, Layer
+from dlc.inspection.diff import Change, compare_images
 from harness.image_facts import specimen_facts
 
 FACTS = specimen_facts()

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import wheels
-from dlc.build.wheels import fits_machine
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.platforms import NOT_ASKED, name_foreign
@@ -25,8 +23,10 @@ from dlc.core.platforms import ANY_PLATFORM, PLATFORMS, require_runs_here, runs_
 from dlc.debian import suites
 from dlc.engine.builders import Builder
 from dlc.engine.connection import Engine
-from dlc.jobs.run.containers import make_container
-from dlc.jobs.run.job import Group, Job
+from dlc.image_build import wheels
+from dlc.image_build.wheels import fits_machine
+from dlc.places.local.containers import make_container
+from dlc.places.local.job import Group, Job
 from dlc.plan.plan import make_plan
 from harness.specimen import COMPAT, TENSORFLOW_ID, TORCH_ID, changed, locked, unlocked
 

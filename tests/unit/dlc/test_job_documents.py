@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 
 from dlc.__main__ import main
-from dlc.jobs.spec.job_spec import PLACES
+from dlc.job.job_spec import PLACES
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path(__file__).parent / "documents"

@@ -10,17 +10,17 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dlc.cli import make_parser
-from dlc.cli.own_words import split_words
 from dlc.cli.schema import list_pages, make_job_texts
+from dlc.cli.shared.own_words import split_words
 from dlc.core.checkout import find_root
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.spec.job_file import format_job, list_open_secrets, make_schema, read_job_file
-from dlc.jobs.spec.job_spec import PLACES, JobSpec
-from dlc.jobs.spec.stated_job import StatedJob
-from dlc.jobs.spec.strategies import STRATEGIES
-from dlc.jobs.spec.values import FromShell
-from dlc.jobs.spec.words import read_words
-from dlc.submit import local
+from dlc.job.job_file import format_job, list_open_secrets, make_schema, read_job_file
+from dlc.job.job_spec import PLACES, JobSpec
+from dlc.job.stated_job import StatedJob
+from dlc.job.strategies import STRATEGIES
+from dlc.job.values import FromShell
+from dlc.job.words import read_words
+from dlc.places import local
 
 SHELL = {"HF_TOKEN": "of the shell"}
 COMMANDS = [

@@ -19,9 +19,9 @@ from dlc.cli.shell import find_gpus, find_user, make_words
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.process import Completed
 from dlc.engine.connection import Engine
-from dlc.jobs.run.ended_jobs import MOST_KEPT, end_claim, read_ended_claims
-from dlc.jobs.run.job_log import print_containers, print_log
-from dlc.jobs.run.known_jobs import ENDED, FOREIGN, LEFT, RUNS, KnownJob, find_containers, list_jobs
+from dlc.places.local.ended_jobs import MOST_KEPT, end_claim, read_ended_claims
+from dlc.places.local.job_log import print_containers, print_log
+from dlc.places.local.known_jobs import ENDED, FOREIGN, LEFT, RUNS, KnownJob, find_containers, list_jobs
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlc.jobs.run.lifecycle import HostLog
-from dlc.submit.kubernetes import client, logs
-from dlc.submit.kubernetes.options import OPTIONS
+from dlc.places.kubernetes import client, logs
+from dlc.places.kubernetes.options import OPTIONS
+from dlc.places.local.lifecycle import HostLog
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.last_builds import FOLDER, LastBuild, announce, read_build, record_build
 from dlc.buildspec.matrix import load_variants
+from dlc.image_build.last_builds import FOLDER, LastBuild, announce, read_build, record_build
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, specimen
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.buildspec.problems import Mark
-from dlc.buildspec.yaml_layers import (
+from dlc.checked_yaml.problems import Mark
+from dlc.checked_yaml.yaml_layers import (
     Node,
     Plain,
     list_origins,

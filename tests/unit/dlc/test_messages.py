@@ -11,7 +11,7 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.cli import VERBS
-from dlc.cli.help_pages import list_pages
+from dlc.cli.shared.help_pages import list_pages
 from dlc.core.checkout import find_root
 from dlc.core.errors import UsageError
 

@@ -11,11 +11,11 @@ import pytest
 from pydantic import Field
 
 from dlc.__main__ import main
-from dlc.jobs.spec import stated_job, words
-from dlc.jobs.spec.job_file import format_job, read_job_file
-from dlc.jobs.spec.job_spec import PLACES, JobSpec
-from dlc.submit import kubernetes
-from dlc.submit.field_table import Probe, read_cell
+from dlc.job import stated_job, words
+from dlc.job.job_file import format_job, read_job_file
+from dlc.job.job_spec import PLACES, JobSpec
+from dlc.places import kubernetes
+from dlc.places.field_table import Probe, read_cell
 
 PROBE = Probe("priority", {"priority": "high"}, "high")
 

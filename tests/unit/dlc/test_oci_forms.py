@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dlc.images.push.referrers import SPDX, describe_referrer, make_referrer
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest
+from dlc.registry.client.repository import INDEX, KINDS, Manifest
+from dlc.registry.referrers import SPDX, describe_referrer, make_referrer
 from harness import oci_forms
 from harness.oci_forms import find_faults
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.export.dockerfile import ROOTFS, SETTINGS
-from dlc.build.export.stages import Stage, parse_stages
-from dlc.build.one_dockerfile import join_targets
 from dlc.core.checkout import Tree, find_root, read_text, read_tree
+from dlc.image_build.export.dockerfile import ROOTFS, SETTINGS
+from dlc.image_build.export.stages import Stage, parse_stages
+from dlc.image_build.one_dockerfile import join_targets
 from dlc.plan.contexts import Host, TargetRef
 from dlc.plan.plan import Plan, make_plan
 

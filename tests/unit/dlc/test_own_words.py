@@ -9,7 +9,7 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.cli import make_parser
-from dlc.cli.own_words import Words, describe_misplaced, split_words
+from dlc.cli.shared.own_words import Words, describe_misplaced, split_words
 from dlc.core.checkout import find_root
 from dlc.core.errors import SpecError, UsageError
 

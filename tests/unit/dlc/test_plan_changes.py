@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.plan_changes import as_text
+from dlc.cli.shared.plan_changes import as_text
 from dlc.core.checkout import SourceFile, Tree
 from dlc.plan.changes import ADDED, CHANGED, REMOVED, SAME, Difference, ImageChanges, compare_images, find_rebuilt
 from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, unlocked

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from dlc.build.buildkit_log import Progress, Running, Step
-from dlc.build.progress_display import Display, Screen, format_running, open_display
+from dlc.image_build.buildkit_log import Progress, Running, Step
+from dlc.image_build.progress_display import Display, Screen, format_running, open_display
 from harness.recorded_build import RECORDED
 
 

@@ -11,7 +11,7 @@ from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.project import list_own_images
 from dlc.buildspec.variant import Variant
-from dlc.buildspec.yaml_layers import list_origins
+from dlc.checked_yaml.yaml_layers import list_origins
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError, SpecError
 from dlc.plan.plan import make_plan

@@ -11,7 +11,6 @@ import pytest
 
 import dlc
 from dlc.__main__ import main
-from dlc.build.buildx import read_revision
 from dlc.buildspec.lockfile import ALL_FILES, explain_staleness, parse_versions
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.resolve import LockRequest
@@ -21,6 +20,7 @@ from dlc.cli.lock import find_home, lock_new_project
 from dlc.core import checkout
 from dlc.core.checkout import Workspace, find_root, find_workspace, read_workspace
 from dlc.core.errors import UsageError
+from dlc.image_build.buildx import read_revision
 
 BASE = "pytorch-2.13-training-cpu-py311"
 IMAGE = f"{BASE}-demo"

@@ -20,12 +20,12 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import SSlibKey
 from sigstore_models.bundle.v1 import Bundle as JudgedBundle
 
-from dlc.images.proof.dsse import encode_signed, parse_bundle, sign_statement
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.provenance import NO_ADDRESS, Sources, hide_place, list_materials
-from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, make_statement, parse_statement
-from dlc.images.push.simple_signing import SignedPayload, describe_signed, make_payload, parse_payload, read_signature
 from dlc.plan.plan import make_plan
+from dlc.proof.dsse import encode_signed, parse_bundle, sign_statement
+from dlc.proof.keys import PrivateKey
+from dlc.proof.provenance import NO_ADDRESS, Sources, hide_place, list_materials
+from dlc.proof.statement import BILL, PROVENANCE, SCAN, TESTS, make_statement, parse_statement
+from dlc.registry.simple_signing import SignedPayload, describe_signed, make_payload, parse_payload, read_signature
 from harness.signed_image import COMMIT, SignedImage, make_key
 from harness.specimen import TORCH_ID, specimen
 

@@ -23,15 +23,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.images.proof.cosign_keys import make_stream
-from dlc.images.proof.dsse import BUNDLE, IN_TOTO, parse_bundle
-from dlc.images.proof.keys import read_private_key, read_public_key
-from dlc.images.proof.policy import Policy, read_policy
-from dlc.images.proof.provenance import find_builder, read_origin
-from dlc.images.proof.results import parse_time, read_scan, read_tests
-from dlc.images.proof.statement import TYPE, parse_statement
-from dlc.images.push.registry.credentials import parse_reference
-from dlc.images.push.simple_signing import parse_payload
+from dlc.proof.cosign_keys import make_stream
+from dlc.proof.dsse import BUNDLE, IN_TOTO, parse_bundle
+from dlc.proof.keys import read_private_key, read_public_key
+from dlc.proof.policy import Policy, read_policy
+from dlc.proof.provenance import find_builder, read_origin
+from dlc.proof.results import parse_time, read_scan, read_tests
+from dlc.proof.statement import TYPE, parse_statement
+from dlc.registry.client.credentials import parse_reference
+from dlc.registry.simple_signing import parse_payload
 from harness.signed_image import make_key
 
 PKCS8 = PrivateFormat.PKCS8

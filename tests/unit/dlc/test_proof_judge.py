@@ -15,16 +15,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import dlc
 from dlc.core.errors import SelectorError
-from dlc.images.inspection.advisories import NO_DAY, Answer
-from dlc.images.proof.dsse import sign_statement
-from dlc.images.proof.judge import NO_SOURCES, Verdict, judge
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.opening import Evidence, KeyVerifier
-from dlc.images.proof.policy import Policy
-from dlc.images.proof.provenance import Origin, explain_other_tools, read_origin
-from dlc.images.proof.results import make_scan_predicate, make_test_predicate
-from dlc.images.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate, make_statement
-from dlc.images.proof.tested import make_record
+from dlc.inspection.advisories import NO_DAY, Answer
+from dlc.proof.dsse import sign_statement
+from dlc.proof.judge import NO_SOURCES, Verdict, judge
+from dlc.proof.keys import PrivateKey
+from dlc.proof.opening import Evidence, KeyVerifier
+from dlc.proof.policy import Policy
+from dlc.proof.provenance import Origin, explain_other_tools, read_origin
+from dlc.proof.results import make_scan_predicate, make_test_predicate
+from dlc.proof.statement import BILL, PROVENANCE, SCAN, TESTS, Predicate, make_statement
+from dlc.proof.tested import make_record
 from harness.signed_image import CLEAN, DOCUMENT, NOW, SignedImage
 
 DIGEST = f"sha256:{'5' * 64}"

@@ -24,14 +24,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from sigstore.errors import VerificationError
 
 from dlc.core.errors import DlcError, RegistryError, UsageError
-from dlc.images.proof import keyless
-from dlc.images.proof.dsse import BUNDLE, IN_TOTO, Bundle
-from dlc.images.proof.judge import judge
-from dlc.images.proof.opening import Evidence
-from dlc.images.proof.policy import Policy, Signer
-from dlc.images.proof.requirement import find_verifiers
-from dlc.images.proof.signing import open_signer
-from dlc.images.proof.statement import PROVENANCE, make_statement
+from dlc.proof import keyless
+from dlc.proof.dsse import BUNDLE, IN_TOTO, Bundle
+from dlc.proof.judge import judge
+from dlc.proof.opening import Evidence
+from dlc.proof.policy import Policy, Signer
+from dlc.proof.requirement import find_verifiers
+from dlc.proof.signing import open_signer
+from dlc.proof.statement import PROVENANCE, make_statement
 
 WORKFLOW = "https://git.example/team/dlc/.github/workflows/images.yml@refs/heads/main"
 ISSUER = "https://token.actions.githubusercontent.com"

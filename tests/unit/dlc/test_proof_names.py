@@ -9,18 +9,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dlc.core.errors import ImageError
-from dlc.images.proof.dsse import sign_statement
-from dlc.images.proof.index import Member, judge_index, make_index_provenance, read_index_origin
-from dlc.images.proof.judge import NO_NAME, Subject, Verdict
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.names import find_names, list_name_faults, list_names, list_tags, make_name
-from dlc.images.proof.opening import Evidence, KeyVerifier
-from dlc.images.proof.policy import ALWAYS, Policy
-from dlc.images.proof.provenance import BUILD_TYPE, Builder, Origin
-from dlc.images.proof.statement import PROVENANCE, SIGNATURE, Predicate, make_statement
-from dlc.images.push.promote import find_tags
-from dlc.images.push.read_image import list_platforms
-from dlc.images.push.registry.repository import INDEX, Manifest, Repository
+from dlc.proof.dsse import sign_statement
+from dlc.proof.index import Member, judge_index, make_index_provenance, read_index_origin
+from dlc.proof.judge import NO_NAME, Subject, Verdict
+from dlc.proof.keys import PrivateKey
+from dlc.proof.names import find_names, list_name_faults, list_names, list_tags, make_name
+from dlc.proof.opening import Evidence, KeyVerifier
+from dlc.proof.policy import ALWAYS, Policy
+from dlc.proof.provenance import BUILD_TYPE, Builder, Origin
+from dlc.proof.statement import PROVENANCE, SIGNATURE, Predicate, make_statement
+from dlc.registry.client.repository import INDEX, Manifest, Repository
+from dlc.registry.promote import find_tags
+from dlc.registry.read_image import list_platforms
 from harness.signed_image import NOW, SignedImage
 
 KEY = PrivateKey("cosign.key", ec.generate_private_key(ec.SECP256R1()))

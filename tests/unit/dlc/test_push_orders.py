@@ -14,13 +14,13 @@ from dlc.cli.push import as_text
 from dlc.core.errors import DiskError, ImageError, ProcessError, RegistryError
 from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
-from dlc.images.inspection.archive import save_image
-from dlc.images.proof.statement import PROVENANCE, SCAN, SIGNATURE
-from dlc.images.push.push import Pushed, make_orders
-from dlc.images.push.referrers import Document
-from dlc.images.push.tags import make_tags
-from dlc.images.push.verify import MismatchError, find_difference, require_same
+from dlc.inspection.archive import save_image
 from dlc.plan.plan import make_plan
+from dlc.proof.statement import PROVENANCE, SCAN, SIGNATURE
+from dlc.registry.push import Pushed, make_orders
+from dlc.registry.referrers import Document
+from dlc.registry.tags import make_tags
+from dlc.registry.verify import MismatchError, find_difference, require_same
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 LABELS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlc.core.errors import UsageError
-from dlc.images.push.registry.credentials import is_loopback, parse_address
+from dlc.registry.client.credentials import is_loopback, parse_address
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dlc.core.errors import DlcError, ProofError, RegistryError
-from dlc.images.proof.evidence import find_manifest, list_images
-from dlc.images.proof.keys import PrivateKey
-from dlc.images.proof.opening import KeyVerifier
-from dlc.images.proof.policy import Policy
-from dlc.images.proof.requirement import Judged, judge_images, list_signed_tags, require_proven
-from dlc.images.push import promote, prune, read_image, removal
-from dlc.images.push.registry.http import Answer, Session
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
-from dlc.images.push.simple_signing import make_signature_tag
+from dlc.proof.evidence import find_manifest, list_images
+from dlc.proof.keys import PrivateKey
+from dlc.proof.opening import KeyVerifier
+from dlc.proof.policy import Policy
+from dlc.proof.requirement import Judged, judge_images, list_signed_tags, require_proven
+from dlc.registry import promote, prune, read_image, removal
+from dlc.registry.client.http import Answer, Session
+from dlc.registry.client.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.registry.simple_signing import make_signature_tag
 from harness.signed_image import SignedImage, push_signed
 
 KEY = PrivateKey("cosign.key", ec.generate_private_key(ec.SECP256R1()))

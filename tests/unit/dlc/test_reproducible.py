@@ -1,4 +1,4 @@
-"""images.inspection.reproducible: which bake file a rebuild runs, what is said of two archives that should be equal."""
+"""inspection.reproducible: which bake file a rebuild runs, what is said of two archives that should be equal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dlc.build.bake_file import HostInputs
 from dlc.cli.verify_reproducible import as_text
 from dlc.core.errors import SpecError
-from dlc.images.inspection.archive import Archive, Entry, Layer
-from dlc.images.inspection.reproducible import (
+from dlc.image_build.bake_file import HostInputs
+from dlc.inspection.archive import Archive, Entry, Layer
+from dlc.inspection.reproducible import (
     LOWEST,
     compare_with_built,
     compare_with_pushed,

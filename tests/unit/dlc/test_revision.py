@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.buildx import read_revision, warn_undated
 from dlc.core.errors import UsageError
+from dlc.image_build.buildx import read_revision, warn_undated
 
 
 def test_a_host_without_git_builds_from_an_unknown_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

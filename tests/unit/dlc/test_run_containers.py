@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.jobs.run.containers import explain_as_dict, explain_as_text, make_containers
-from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.job_folder import make_config, write_folders
+from dlc.places.local.containers import explain_as_dict, explain_as_text, make_containers
+from dlc.places.local.job import Group, Job
+from dlc.places.local.job_folder import make_config, write_folders
 from launch.base.paths import Paths
 from launch.discovery import resourceconfig
 from launch.job import hyperparameters

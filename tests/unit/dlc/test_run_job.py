@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.run.job import Group, Job, make_job
-from dlc.jobs.spec.job_file import read_job_file
-from dlc.jobs.spec.job_spec import JobSpec
-from dlc.jobs.spec.strategies import STRATEGIES
-from dlc.jobs.spec.words import add_flags, read_words
+from dlc.job.job_file import read_job_file
+from dlc.job.job_spec import JobSpec
+from dlc.job.strategies import STRATEGIES
+from dlc.job.words import add_flags, read_words
+from dlc.places.local.job import Group, Job, make_job
 
 
 @pytest.fixture(autouse=True)

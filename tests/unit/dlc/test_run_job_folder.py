@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import DiskError, DlcError
-from dlc.jobs.run import job_folder
-from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.job_folder import collect_results, remove_folders, write_folders, write_host_folder
-from dlc.jobs.run.lifecycle import ContainerState, find_first_failure, parse_moment
-from dlc.jobs.run.run import _summarize, _write_reasons_of_killed, report_results, translate_paths
+from dlc.places.local import job_folder
+from dlc.places.local.job import Group, Job
+from dlc.places.local.job_folder import collect_results, remove_folders, write_folders, write_host_folder
+from dlc.places.local.lifecycle import ContainerState, find_first_failure, parse_moment
+from dlc.places.local.run import _summarize, _write_reasons_of_killed, report_results, translate_paths
 
 
 def test_paths_in_a_hosts_message_are_those_of_this_machine(tmp_path: Path) -> None:

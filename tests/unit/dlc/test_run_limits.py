@@ -10,9 +10,9 @@ import pytest
 from dlc.core.errors import UsageError
 from dlc.engine import connection
 from dlc.engine.connection import Engine
-from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.run import require_limits
-from dlc.jobs.spec.limits import count_bytes
+from dlc.job.limits import count_bytes
+from dlc.places.local.job import Group, Job
+from dlc.places.local.run import require_limits
 
 SMALL = {"cpus": 4, "memory": 8 << 30, "offers_gpus": False}
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dlc.engine.connection import Engine
-from dlc.jobs.run.job import Job, make_job
-from dlc.jobs.run.lifecycle import ContainerState
-from dlc.jobs.run.memory import explain_memory, limit_memory, read_free_bytes
-from dlc.jobs.spec.limits import count_bytes
-from dlc.jobs.spec.words import read_words
+from dlc.job.limits import count_bytes
+from dlc.job.words import read_words
+from dlc.places.local.job import Job, make_job
+from dlc.places.local.lifecycle import ContainerState
+from dlc.places.local.memory import explain_memory, limit_memory, read_free_bytes
 
 GIB = 1 << 30
 ENGINE = Engine("unix:///run/it.sock", "DOCKER_HOST", "26.1", containerd_store=False, memory=24 * GIB)

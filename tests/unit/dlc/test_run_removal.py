@@ -1,4 +1,4 @@
-"""jobs.run.lifecycle: an engine that is busy refuses a removal for a while, and each of its answers takes long."""
+"""places.local.lifecycle: an engine that is busy refuses a removal for a while, and each of its answers takes long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc.core.errors import ProcessError
 from dlc.core.process import Completed
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ASK_SECONDS
-from dlc.jobs.run import lifecycle
+from dlc.places.local import lifecycle
 
 BUSY = "Error response from daemon: cannot remove container: tried to kill container, but did not receive an exit event"
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.spec.job_file import read_job_file
-from dlc.submit import sagemaker
-from dlc.submit.places import load_place, read_place_options
-from dlc.submit.sagemaker.request import make_request
-from dlc.submit.sagemaker.rules import find_conflicts
-from dlc.submit.sagemaker.shapes import find_violations, read_shapes
+from dlc.job.job_file import read_job_file
+from dlc.places import sagemaker
+from dlc.places.place import load_place, read_place_options
+from dlc.places.sagemaker.request import make_request
+from dlc.places.sagemaker.rules import find_conflicts
+from dlc.places.sagemaker.shapes import find_violations, read_shapes
 from harness.job_spec import group_of
 from harness.sagemaker_job import REGISTRY, job, settings
 
@@ -300,7 +300,7 @@ def test_a_request_made_by_hand_is_held_against_shapes_and_rules(spoil: Callable
 
 
 def test_without_botocore_the_rules_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlc.submit.sagemaker.refusals.read_shapes", lambda: None)
+    monkeypatch.setattr("dlc.places.sagemaker.refusals.read_shapes", lambda: None)
     (refusal,) = sagemaker.refuse_job(job(), settings(max_wait_seconds=7200))
     assert refusal.keys[-1] == "max_wait_seconds"
 

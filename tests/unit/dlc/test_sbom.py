@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.sbom import declared_licences, make_document
+from dlc.inspection.facts import Facts
+from dlc.inspection.sbom import declared_licences, make_document
 from harness.image_facts import LAUNCHER, specimen_facts
 
 FACTS = specimen_facts("dlc/toy:1", LAUNCHER)

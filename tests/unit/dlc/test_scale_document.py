@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dlc.__main__ import main
-from dlc.jobs.spec.job_file import read_job_file
-from dlc.jobs.spec.job_spec import PLACES
-from dlc.submit import local
-from dlc.submit.field_table import OPTIONS, REGISTRY
-from dlc.submit.places import load_place, read_place_options
+from dlc.job.job_file import read_job_file
+from dlc.job.job_spec import PLACES
+from dlc.places import local
+from dlc.places.field_table import OPTIONS, REGISTRY
+from dlc.places.place import load_place, read_place_options
 from harness.job_spec import group_of, spec_of
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from dlc.cli.scan import as_text
 from dlc.core.checkout import PROJECT_EXCEPTIONS, read_project
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
-from dlc.images.inspection.advisories import (
+from dlc.inspection.advisories import (
     EXCEPTIONS,
     Answer,
     Finding,
@@ -24,7 +24,7 @@ from dlc.images.inspection.advisories import (
     read_exceptions,
     read_pip_audit,
 )
-from dlc.images.inspection.scan import Scan, as_dict, ask_suite, require_clean
+from dlc.inspection.scan import Scan, as_dict, ask_suite, require_clean
 from harness.image_facts import specimen_facts
 from harness.specimen import changed, specimen
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlc.build.progress_display import Display
 from dlc.cli import push, sbom, scan, size
-from dlc.cli.arguments import show_work
+from dlc.cli.shared.arguments import show_work
+from dlc.image_build.progress_display import Display
 
 HANG_SECONDS = 60
 

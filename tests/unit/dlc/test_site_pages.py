@@ -1,4 +1,4 @@
-"""images.site: every page of the whole checkout leads somewhere, holds no script of its own, and shows text as text."""
+"""site: every page of the whole checkout leads somewhere, holds no script of its own, and shows text as text."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dlc.cli.site import list_entries, read_documents
 from dlc.cli.verify import as_dict
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.labels import ID
-from dlc.images.inspection.advisories import Answer, Finding
-from dlc.images.inspection.advisories import Verdict as Findings
-from dlc.images.inspection.gpu import GpuCode
-from dlc.images.inspection.junit import ImageTests
-from dlc.images.inspection.scan import Scan
-from dlc.images.proof.judge import Verdict
-from dlc.images.proof.opening import Evidence, Refusal
-from dlc.images.site import checks, values
-from dlc.images.site.elements import tag
-from dlc.images.site.pages import SIGN, list_pages, read_memory
-from dlc.images.site.records import Image, read_records
-from dlc.images.site.values import Built, Catalogue, Checks, Entry
+from dlc.inspection.advisories import Answer, Finding
+from dlc.inspection.advisories import Verdict as Findings
+from dlc.inspection.gpu import GpuCode
+from dlc.inspection.junit import ImageTests
+from dlc.inspection.scan import Scan
+from dlc.proof.judge import Verdict
+from dlc.proof.opening import Evidence, Refusal
+from dlc.site import checks, values
+from dlc.site.elements import tag
+from dlc.site.pages import SIGN, list_pages, read_memory
+from dlc.site.records import Image, read_records
+from dlc.site.values import Built, Catalogue, Checks, Entry
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import list_faults, list_lost
 from harness.specimen import changed, specimen

@@ -1,4 +1,4 @@
-"""images.site: elements escape, treemaps fill their area, charts and documents are what their text says, records."""
+"""site: elements escape, treemaps fill their area, charts and documents are what their text says, records."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from dlc.buildspec.models import ScanException
 from dlc.core.errors import SpecError, UsageError
-from dlc.images.inspection.advisories import Answer, Finding, Verdict
-from dlc.images.inspection.facts import Step
-from dlc.images.inspection.junit import ImageTests
-from dlc.images.inspection.scan import Scan, as_dict, parse_scan
-from dlc.images.site.charts import Chart, make_chart, render_chart
-from dlc.images.site.documents import Document, render_document
-from dlc.images.site.elements import Html, join, make_table, tag
-from dlc.images.site.image_page import group_layers, name_layer
-from dlc.images.site.records import Image, read_records
-from dlc.images.site.treemap import WIDE, Area, Box, Group, format_bytes, lay_out, merge_small, render_treemap
-from dlc.images.site.values import Checks, ScanResult
+from dlc.inspection.advisories import Answer, Finding, Verdict
+from dlc.inspection.facts import Step
+from dlc.inspection.junit import ImageTests
+from dlc.inspection.scan import Scan, as_dict, parse_scan
+from dlc.site.charts import Chart, make_chart, render_chart
+from dlc.site.documents import Document, render_document
+from dlc.site.elements import Html, join, make_table, tag
+from dlc.site.image_page import group_layers, name_layer
+from dlc.site.records import Image, read_records
+from dlc.site.treemap import WIDE, Area, Box, Group, format_bytes, lay_out, merge_small, render_treemap
+from dlc.site.values import Checks, ScanResult
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import read_page
 

@@ -1,4 +1,4 @@
-"""images.inspection.size: what a report says of an image, how two are compared, and what happens over the budget."""
+"""inspection.size: what a report says of an image, how two are compared, and what happens over the budget."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Budget
 from dlc.cli.size import as_dict, as_text, changes_as_text
 from dlc.core.errors import ImageError, SelectorError
-from dlc.images.inspection import size
-from dlc.images.inspection.archive import Archive, Entry, Layer
+from dlc.inspection import size
+from dlc.inspection.archive import Archive, Entry, Layer
 from harness.image_facts import specimen_facts
 from harness.specimen import TORCH_ID, specimen
 

@@ -11,8 +11,8 @@ import pytest
 
 from dlc.core.errors import DlcError, HostError, ProcessError, UsageError
 from dlc.core.process import Completed
-from dlc.submit.places import ListedJob
-from dlc.submit.slurm import OPTIONS, client
+from dlc.places.place import ListedJob
+from dlc.places.slurm import OPTIONS, client
 
 GONE = (1, "", "slurm_load_jobs error: Invalid job id specified")
 BUSY = (1, "", "slurm_load_jobs error: Unable to contact slurm controller")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import host_inputs
-from dlc.build.host_inputs import SNAPSHOT_TIME, derive_time, snapshot
 from dlc.core.checkout import SourceFile, files_below
 from dlc.debian import rootfs
+from dlc.image_build import host_inputs
+from dlc.image_build.host_inputs import SNAPSHOT_TIME, derive_time, snapshot
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import ENTRYPOINT, UV_LOCK
 from harness.specimen import TORCH_ID, changed, specimen

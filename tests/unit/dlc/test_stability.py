@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import dlc
+from dlc.advice import profile_report
 from dlc.buildspec import schema_docs
 from dlc.cli.schema import make_job_texts
 from dlc.core.checkout import find_root
-from dlc.images.proof.index import INDEX_TYPE
-from dlc.images.proof.provenance import BUILD_TYPE
-from dlc.jobs.advice import profile_report
+from dlc.proof.index import INDEX_TYPE
+from dlc.proof.provenance import BUILD_TYPE
 from dlc_runtime.compiler.report import merge
 from dlc_runtime.profile import session
 from harness.rank_report import rank_report

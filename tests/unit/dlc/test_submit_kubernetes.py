@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.spec.job_file import read_job_file
-from dlc.jobs.spec.job_spec import JobSpec
-from dlc.submit import kubernetes
-from dlc.submit.kubernetes.options import OPTIONS
-from dlc.submit.kubernetes.source import MOST_BYTES, pack_code
-from dlc.submit.places import load_place, read_place_options
+from dlc.job.job_file import read_job_file
+from dlc.job.job_spec import JobSpec
+from dlc.places import kubernetes
+from dlc.places.kubernetes.options import OPTIONS
+from dlc.places.kubernetes.source import MOST_BYTES, pack_code
+from dlc.places.place import load_place, read_place_options
 from harness.cluster_rules import find_job_set, find_mistakes
 from harness.job_spec import group_of, spec_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlc.submit.records import Record, find_record, list_open_folders, note_end, read_records, write_record
+from dlc.places.records import Record, find_record, list_open_folders, note_end, read_records, write_record
 
 
 @pytest.fixture(autouse=True)

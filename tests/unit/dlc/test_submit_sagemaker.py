@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from dlc.cli import run
-from dlc.submit import sagemaker
-from dlc.submit.sagemaker import rules
-from dlc.submit.sagemaker.follow import JobLines, read_exit_code
-from dlc.submit.sagemaker.image import Stored, choose_image
-from dlc.submit.sagemaker.request import make_request
-from dlc.submit.sagemaker.rules import list_notes
-from dlc.submit.sagemaker.settings import Settings, find_region
-from dlc.submit.sagemaker.submit import fill_request, list_open_values
+from dlc.places import sagemaker
+from dlc.places.sagemaker import rules
+from dlc.places.sagemaker.follow import JobLines, read_exit_code
+from dlc.places.sagemaker.image import Stored, choose_image
+from dlc.places.sagemaker.request import make_request
+from dlc.places.sagemaker.rules import list_notes
+from dlc.places.sagemaker.settings import Settings, find_region
+from dlc.places.sagemaker.submit import fill_request, list_open_values
 from harness.job_spec import group_of
 from harness.sagemaker_job import REGISTRY, job, settings
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.spec.job_file import read_job_file
-from dlc.jobs.spec.job_spec import JobSpec
-from dlc.submit import slurm
-from dlc.submit.places import load_place, read_place_options
-from dlc.submit.slurm.options import OPTIONS
+from dlc.job.job_file import read_job_file
+from dlc.job.job_spec import JobSpec
+from dlc.places import slurm
+from dlc.places.place import load_place, read_place_options
+from dlc.places.slurm.options import OPTIONS
 from harness.job_spec import group_of, spec_of
 
 ROOT = Path(__file__).parents[3]

@@ -13,9 +13,9 @@ import yaml
 
 from dlc.__main__ import main
 from dlc.core.errors import UsageError
-from dlc.jobs.spec.job_spec import GroupSpec, JobSpec
-from dlc.submit import dstack, skypilot
-from dlc.submit.places import load_place
+from dlc.job.job_spec import GroupSpec, JobSpec
+from dlc.places import dstack, skypilot
+from dlc.places.place import load_place
 from harness.job_spec import group_of, spec_of
 from harness.pages import find_blocks
 

@@ -11,7 +11,7 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.cli import VERBS, load_verb, make_parser
-from dlc.cli.arguments import print_text
+from dlc.cli.shared.arguments import print_text
 from dlc.core.text import link_paths, paint_lines, paint_text, plain_text, shows_colors, wrap_text
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.images.inspection.junit import ImageTests, read_report
-from dlc.images.proof.tested import make_record, read_record, write_record
+from dlc.inspection.junit import ImageTests, read_report
+from dlc.proof.tested import make_record, read_record, write_record
 
 PLAIN, XLA = "pytorch-2.9-training-cu128-py311", "pytorch-2.9-training-cu128-py311-xla"
 REPORT = f"""<?xml version="1.0" encoding="utf-8"?>

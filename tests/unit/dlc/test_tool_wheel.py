@@ -9,11 +9,11 @@ import pytest
 
 import dlc
 from dlc.__main__ import main
-from dlc.build import tool_wheel
-from dlc.build.tool_wheel import explain_other_tool, read_pinned, take_wheel
 from dlc.buildspec.tool_pin import TOOL_LOCK, ToolPin, read_tool_pin, write_tool_lock
 from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.errors import LockError, UsageError
+from dlc.image_build import tool_wheel
+from dlc.image_build.tool_wheel import explain_other_tool, read_pinned, take_wheel
 from harness.tool_wheels import NEED, make_tool_wheel
 
 NAME = "dlc-1.0.0-py3-none-any.whl"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dlc.buildspec.models import ScanException
-from dlc.images.inspection.advisories import Finding, Verdict
-from dlc.images.inspection.vex import make_image_url, make_vex
+from dlc.inspection.advisories import Finding, Verdict
+from dlc.inspection.vex import make_image_url, make_vex
 from harness.image_facts import specimen_facts
 from harness.oci_forms import find_faults
 

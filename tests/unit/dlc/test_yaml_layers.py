@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.buildspec.problems import Problem
-from dlc.buildspec.yaml_layers import Node, Plain, parse_yaml
+from dlc.checked_yaml.problems import Problem
+from dlc.checked_yaml.yaml_layers import Node, Plain, parse_yaml
 
 names = st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=8)
 values: st.SearchStrategy[Plain] = st.recursive(

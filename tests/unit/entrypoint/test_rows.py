@@ -23,8 +23,8 @@ OTHER_MEANING = {
     "dlc/cli/lint.py": "xla, the compiler",
     "dlc/cli/tune_batch.py": "xla, the compiler",
     "entrypoint/launch/supervision/stop_targets.py": "torchrun, the program, which a user's script may start too",
-    "dlc/submit/field_table.py": "torchrun, an example of a value",
-    "dlc/jobs/spec/strategies.py": "is written from the rows",
+    "dlc/places/field_table.py": "torchrun, an example of a value",
+    "dlc/job/strategies.py": "is written from the rows",
 }
 ADDED = Path("tests/process/entrypoint/added")
 

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dlc.buildspec.problems import Problem, raise_report
 from dlc.buildspec.variant import Variant
-from dlc.buildspec.yaml_layers import Node
+from dlc.checked_yaml.problems import Problem, raise_report
+from dlc.checked_yaml.yaml_layers import Node
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import Tree
 from dlc.core.errors import DlcError, PackageIndexError

@@ -19,11 +19,11 @@ from dlc.buildspec.files import PINS, read_buildspec
 from dlc.buildspec.lockfile import parse_versions
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.models import NEWEST, Compat
-from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.requirement_forms import find_exact_version, is_bare
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import is_newer, is_range
-from dlc.buildspec.yaml_layers import parse_yaml
+from dlc.checked_yaml.problems import Mark, Problem, did_you_mean
+from dlc.checked_yaml.yaml_layers import parse_yaml
 from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import run_program

@@ -1,0 +1,182 @@
+"""The job that a verb is told, by options or by a file, with its name, its folder, and its images' references."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.platforms import name_foreign
+from dlc.buildspec.selection import find_image
+from dlc.buildspec.variant import Variant
+from dlc.checked_yaml.problems import Mark, Problem, raise_report
+from dlc.cli.shared.own_words import names_script
+from dlc.core.atomic_files import replace_text
+from dlc.core.checkout import read_workspace
+from dlc.core.environment import user_path
+from dlc.core.errors import DlcError, UsageError
+from dlc.core.platforms import ANY_PLATFORM
+from dlc.job.code_files import RESULTS
+from dlc.job.job_file import format_job, list_open_secrets, read_job_file
+from dlc.job.job_spec import JobSpec
+from dlc.job.stated_job import StatedJob
+from dlc.job.values import NAME
+from dlc.job.words import list_typed, read_words
+from dlc.places.local.job import Job, make_job
+from dlc.places.place import LOCAL, Refusal, load_place, read_place_options
+
+ENDINGS = (".yml", ".yaml", ".json")
+
+
+class Images:
+    """Finds the images of a job. Only an identifier needs the buildspec, which takes a while to read: once."""
+
+    @cached_property
+    def _variants(self) -> Sequence[Variant]:
+        return load_variants(read_workspace(), platform=ANY_PLATFORM)
+
+    def find_reference(self, word: str) -> str:
+        """Return the Docker reference of an image. Raises SelectorError for an identifier that no image has."""
+        return word if set(word) & set(":/@") else find_image(word, self._variants)[0]
+
+    def fit_job(self, job: JobSpec, options: Any) -> tuple[JobSpec, Any]:
+        """Return the job and the options of this machine with what the buildspec says of the job's image.
+
+        The folders of a job are made for its user, and Docker has to be told a foreign platform.
+        """
+        _, variant = find_image(job.image, self._variants)
+        own = variant.settings.user if variant else None
+        told = options.model_copy(update={"platform": options.platform or name_foreign(variant)})
+        return job.model_copy(update={"user": job.user or (own.name if own else "")}), told
+
+
+def is_job_file(word: str | None) -> bool:
+    """Tell whether a word of the command line is the name of a job's file, not of an image."""
+    return bool(word) and str(word).endswith(ENDINGS)
+
+
+def read_job(args: argparse.Namespace, verb: str, images: Images) -> StatedJob:
+    """Return the job of IMAGE, SCRIPT and the options of a job, or that of a file in place of IMAGE."""
+    if verb == "run" and is_job_file(args.image):
+        return _read_file_alone(args)
+    if names_script(args.image) and not Path(args.script).is_file():
+        raise order_error(verb, args.image, args.script)
+    if args.misplaced:
+        print(f"dlc: {args.misplaced}", file=sys.stderr)
+    # Of two mistakes this one is told first: what else is wrong may follow from it.
+    images.find_reference(args.image)
+    try:
+        return read_words(args)
+    except UsageError as error:
+        raise UsageError(error.message, f"dlc {verb} --help") from None
+
+
+def _read_file_alone(args: argparse.Namespace) -> StatedJob:
+    """Return the job of a file. Raises UsageError for an option that would have to be in the file."""
+    typed = [flag.option for flag, _ in list_typed(args)]
+    if args.script or args.arguments or typed:
+        found = args.script or (typed[0] if typed else "-- ARGUMENT")
+        raise UsageError(
+            f"dlc run {args.image}: expected all of the job in the file, found {found} too",
+            f"write it into {args.image}",
+        )
+    return read_open_file(args.image)
+
+
+def read_open_file(word: str) -> StatedJob:
+    """Return the job of a file; warn of secrets in it."""
+    stated = read_job_file(user_path(word))
+    for warning in list_open_secrets(stated.spec):
+        print(f"dlc: warning: {warning}", file=sys.stderr)
+    return stated
+
+
+def order_error(verb: str, script: str, behind: str) -> UsageError:
+    """Return the error of a script that stands where the image belongs."""
+    image = "ID" if not behind or behind.startswith("-") else behind
+    return UsageError(
+        f"dlc {verb}: expected ID SCRIPT, found a script first: {script}",
+        f"dlc {verb} {shlex.join([image, script])} ...",
+    )
+
+
+def place_job(spec: JobSpec, verb: str, name: str, output: str | None, images: Images, *, prefix: str = "") -> JobSpec:
+    """Return the job with a name, a folder, and references of its images."""
+    name = name or spec.name or f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    if not re.fullmatch(NAME, name):
+        raise UsageError(f"--name {name}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
+    folder = user_path(output).absolute() if output else Path.cwd() / RESULTS / name
+    return spec.place(name, folder, images.find_reference)
+
+
+@dataclass(frozen=True)
+class LocalJob:
+    """A job of this machine: as it was said, what the place is told of it besides, and its hosts and folders."""
+
+    spec: JobSpec
+    options: Any
+    job: Job
+
+
+def make_local_job(
+    args: argparse.Namespace, verb: str, *, name: str = "", prefix: str = "", words: Sequence[str] = ()
+) -> LocalJob:
+    """Make the job of this machine that a verb is told; `words` are options of the place, as --with has them."""
+    images = Images()
+    stated = read_job(args, verb, images)
+    stated.raise_problems(stated.spec.list_unset(os.environ))
+    options = read_place_options(load_place(LOCAL), LOCAL, stated.node, words)
+    spec, options = images.fit_job(place_job(stated.spec, verb, name, args.output, images, prefix=prefix), options)
+    raise_refusals(load_place(LOCAL).refuse_job(spec, options), stated, LOCAL)
+    job = make_job(spec, os.environ, secrets.token_hex(16))
+    return LocalJob(spec, options, replace(job, platform=options.platform))
+
+
+def raise_refusals(refusals: Sequence[Refusal], stated: StatedJob, place: str) -> None:
+    """Raise one report of all that a place cannot do, with where it was said; return if there is nothing."""
+    who = "" if place == LOCAL else f"for {place} "
+    raise_report(
+        Problem(_find_mark(refusal, stated, place), _name_keys(refusal, stated), f"{who}{refusal.expected}",
+                refusal.found, refusal.hint)
+        for refusal in refusals
+    )  # fmt: skip
+
+
+def _name_keys(refusal: Refusal, stated: StatedJob) -> str:
+    """Return the way to the value in the file; a job that was typed has none."""
+    return ".".join(refusal.keys) if stated.node.mark.line else ""
+
+
+def _find_mark(refusal: Refusal, stated: StatedJob, place: str) -> Mark:
+    """Return where it was said; what is the place's own was said by --to."""
+    keys: Sequence[str] = refusal.keys
+    while keys:
+        if node := stated.node.at(tuple(keys)):
+            return node.mark
+        keys = keys[:-1]
+    return Mark(f"--to {place}")
+
+
+def save_job(args: argparse.Namespace) -> int:
+    """Write the file of a job that was typed, and say what it does not hold."""
+    images = Images()
+    spec = place_job(read_job(args, "run", images).spec, "run", args.name, args.output, images)
+    spec = spec.model_copy(update={"name": args.name})
+    path = user_path(args.save).absolute()
+    if path.exists():
+        raise DlcError(f"{path}: expected no file, found one", "name another file, or remove it")
+    replace_text(path, format_job(spec, path.parent))
+    for variable in filter(spec.environment.__contains__, spec.secrets):
+        print(f"dlc: {variable} is not written: the shell that starts the job has to have it", file=sys.stderr)
+    print(path)
+    return 0

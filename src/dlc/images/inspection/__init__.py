@@ -1,1 +1,0 @@
-"""Looks at built images. May import core, debian, engine, buildspec, plan, build."""

@@ -1,1 +1,0 @@
-"""Pushes built images to registries. May import core, engine, plan, images.inspection."""

@@ -1,1 +1,0 @@
-"""The static catalogue of images: values in, HTML text out. May import core, buildspec, images.inspection."""

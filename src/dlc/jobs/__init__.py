@@ -1,1 +1,0 @@
-"""Training jobs on this host (`run`) and on paper (`advice`). Imports nothing itself."""

@@ -1,1 +1,0 @@
-"""The largest batch that fits: a job of a few steps for each trial. May import core, engine, jobs.run."""

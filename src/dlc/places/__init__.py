@@ -1,0 +1,1 @@
+"""A job handed to what runs it: a room for each place. Imports nothing itself."""

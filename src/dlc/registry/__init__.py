@@ -1,0 +1,1 @@
+"""Images in registries: pushed, promoted, removed. May import core, engine, plan, inspection."""

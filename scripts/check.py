@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 UNIT = "tests/unit"
 # Beginning of a changed path -> the tests that hold it; the first that fits counts
 TESTS = {
-    "src/dlc/": ("tests/unit/dlc",),
+    # Every room uses these
+    "src/dlc/core/": ("tests/unit/dlc", "tests/unit/house"),
+    "src/dlc/checked_yaml/": ("tests/unit/dlc",),
     "src/dlc_lint/": ("tests/unit/lint",),
     "src/dlc_runtime/compiler/": ("tests/unit/runtime/compiler",),
     "src/dlc_runtime/dataservice/": ("tests/unit/runtime/dataservice",),
@@ -26,23 +28,23 @@ TESTS = {
     "src/dlc_runtime/": ("tests/unit/runtime",),
     "src/entrypoint/": ("tests/unit/entrypoint",),
     "src/dlc_channel/": ("tests/unit/channel",),
-    "src/": (UNIT,),
-    "buildspec/": ("tests/unit/dlc",),
-    "docker/": ("tests/unit/dlc",),
-    "docs/launcher": ("tests/unit/entrypoint/test_reference.py", "tests/unit/dlc/test_pages.py"),
-    "docs/lint/": ("tests/unit/lint/test_lint_pages.py", "tests/unit/dlc/test_pages.py"),
-    "docs/": ("tests/unit/dlc/test_pages.py",),
-    "README.md": ("tests/unit/dlc/test_readme.py", "tests/unit/dlc/test_pages.py"),
-    "CONTRIBUTING.md": ("tests/unit/dlc/test_pages.py",),
-    "Makefile": ("tests/unit/dlc/test_readme.py",),
-    "scripts/": ("tests/unit/dlc/test_check.py", "tests/unit/entrypoint/test_reference.py"),
+    "buildspec/": ("tests/unit/dlc", "tests/unit/house"),
+    "docker/": ("tests/unit/dlc", "tests/unit/docker", "tests/unit/house"),
+    "docs/launcher": ("tests/unit/entrypoint/test_reference.py", "tests/unit/house/test_pages.py"),
+    "docs/lint/": ("tests/unit/lint/test_lint_pages.py", "tests/unit/house/test_pages.py"),
+    "docs/": ("tests/unit/house/test_pages.py",),
+    "README.md": ("tests/unit/house/test_readme.py", "tests/unit/house/test_pages.py"),
+    "CONTRIBUTING.md": ("tests/unit/house/test_pages.py",),
+    "Makefile": ("tests/unit/house/test_readme.py",),
+    "scripts/": ("tests/unit/house/test_check.py", "tests/unit/entrypoint/test_reference.py"),
     "tests/harness/": (UNIT,),
     "tests/contract/": ("tests/unit/entrypoint",),
     "tests/unit/conftest.py": (UNIT,),
     "tests/unit/golden/": ("tests/unit/dlc",),
 }
+VERBS = f"{UNIT}/dlc/cli"
 # Of every change to src: imports, circles, prose
-OF_ALL_SOURCES = tuple(f"tests/unit/dlc/test_{rule}.py" for rule in ("rooms", "circles", "style"))
+OF_ALL_SOURCES = tuple(f"tests/unit/house/test_{rule}.py" for rule in ("rooms", "circles", "style"))
 
 
 def main() -> int:
@@ -89,6 +91,10 @@ def choose_tests(changed: Collection[str]) -> list[str]:
     chosen: set[str] = set()
     for path in changed:
         known = next((tests for start, tests in TESTS.items() if path.startswith(start)), ())
+        if path.startswith("src/") and not known:
+            # What a room promises, and what the verbs make of it
+            room = f"{UNIT}/dlc/{path.split('/')[2]}"
+            known = (room, VERBS) if path.startswith("src/dlc/") and (ROOT / room).is_dir() else (UNIT,)
         if path.startswith(f"{UNIT}/") and not known:
             # A file that is no test belongs to those of its package
             known = (path if Path(path).name.startswith("test_") else "/".join(path.split("/")[:3]),)

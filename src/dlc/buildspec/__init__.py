@@ -1,1 +1,1 @@
-"""Which images exist: files of buildspec/ and the locks, read. Pure, but for `locks`. May import checked_yaml, debian."""
+"""Which images exist: files of buildspec/ and locks, read. Pure but for `locks`. May import checked_yaml and debian."""

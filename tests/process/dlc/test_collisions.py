@@ -1,4 +1,4 @@
-"""build.run: a build that fails by the engine's fault is run again, up to a bound; nothing else is."""
+"""image_build.run: a build that fails by the engine's fault is run again, up to a bound; nothing else is."""
 
 from __future__ import annotations
 

@@ -18,10 +18,9 @@ from harness.installed import TOOLS
 ROOT = find_root(Path(__file__).parent)
 # Tests that read this repository's own images.
 ABOUT_IMAGES = (
-    *(
-        f"tests/unit/dlc/test_{name}.py"
-        for name in ("bake_file", "cli", "plan", "readme", "repository", "docs", "schema")
-    ),
+    *(f"tests/unit/dlc/{name}.py" for name in ("image_build/test_bake_file", "plan/test_plan", "inspection/test_docs")),
+    *(f"tests/unit/dlc/buildspec/test_{name}.py" for name in ("repository", "schema")),
+    *("tests/unit/dlc/cli/test_cli.py", "tests/unit/house/test_readme.py"),
     "tests/process/dlc/test_command_line.py::test_list_prints_a_line_or_an_object_per_image",
 )
 NEW_VERSION = """\

@@ -1,4 +1,4 @@
-"""build.download: builds at the same time share one download, and what a disk refuses is not blamed on the network."""
+"""download: builds at the same time share one download, and what a disk refuses is not blamed on the network."""
 
 from __future__ import annotations
 

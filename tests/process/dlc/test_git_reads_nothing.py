@@ -1,4 +1,4 @@
-"""build.run.revision_and_epoch with the real git: a checkout that git refuses to read is warned of."""
+"""image_build.run.revision_and_epoch with the real git: a checkout that git refuses to read is warned of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""build.display on a pseudo-terminal: the running step, an interrupt, and who wants no control characters."""
+"""image_build.display on a pseudo-terminal: the running step, an interrupt, and who wants no control characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""push.compress, push.upload, push.workspace: equal layers become equal bytes, and are sent some at a time."""
+"""registry.compress, push.upload, push.workspace: equal layers become equal bytes, and are sent some at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""push.referrers: a bill of materials is attached once, and found the way that the registry offers."""
+"""registry.referrers: a bill of materials is attached once, and found the way that the registry offers."""
 
 from __future__ import annotations
 

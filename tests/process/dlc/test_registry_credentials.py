@@ -1,4 +1,4 @@
-"""push.registry.credentials: what `docker login` left is found wherever it keeps it, and no text of ours shows it."""
+"""registry.client.credentials: what `docker login` left is found wherever it keeps it, and no text of ours shows it."""
 
 from __future__ import annotations
 

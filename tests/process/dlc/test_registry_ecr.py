@@ -1,4 +1,4 @@
-"""push.registry.ecr against moto's server, which answers boto3's requests as AWS would."""
+"""registry.client.ecr against moto's server, which answers boto3's requests as AWS would."""
 
 from __future__ import annotations
 

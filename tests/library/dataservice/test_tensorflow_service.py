@@ -81,6 +81,18 @@ def test_two_training_processes_share_an_epochs_elements(
     assert sorted(one[1] + other[1]) == ALL
 
 
+def test_the_elements_that_a_killed_training_process_had_not_taken_go_to_the_other(
+    job: Job, both: tuple[DataHost, DataHost], consumer: Consumer
+) -> None:
+    killed = job.consume(both[0])
+    killed.wait_until_it_waits()
+    killed.process.kill()
+    shared, own = consumer.go_on()
+    assert_at_most_once(shared)
+    assert len(shared) > COUNT / 2
+    assert sorted(own) == ALL
+
+
 def test_what_two_training_processes_lack_of_an_epoch_is_added_up_and_told_once(
     job: Job, both: tuple[DataHost, DataHost]
 ) -> None:

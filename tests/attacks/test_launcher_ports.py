@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ from launch.base import process_spec
 
 pytestmark = pytest.mark.long
 HOSTS = (LEADER, "algo-2")
+# So that a host asks its leader often whom it follows
+ASKS_OFTEN = {"launch.coordination.leader_scout.PAUSE_SECONDS": 0.1}
 FEW_FILES = ("sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
 TRIES = 100
 LONG = 12.0  # seconds; longer than a claim may have counted for
@@ -84,6 +87,29 @@ def test_a_stranger_that_claims_to_be_the_missing_host_for_long_ends_nothing(tmp
         (tmp_path / "go").touch()
         assert [leader.finish().exit_code, other.finish().exit_code] == [0, 0], leader.stderr
         assert leader.stderr.count("warning: algo-2 was claimed") == 1
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_host_that_waits_for_its_leader_under_attack_finds_it(tmp_path: Path, recorded: str, attack: str) -> None:
+    """Meanwhile it says at the group's port whom it follows; a stranger sits in the leader's place, too."""
+    leader, waits = LEADER, "127.0.0.2"
+    with Job(tmp_path, (leader, waits), timeout=HANG_BOUND, constants=ASKS_OFTEN) as job:
+        port = job.join["port"]
+        with socket.create_server((leader, port)) as stranger:
+            stranger.settimeout(0.1)
+            other = job.start(waits, UNTIL_GO)
+            greeted = 0
+            while greeted < FEW_TRIES:
+                with suppress(TimeoutError), stranger.accept()[0] as sock:
+                    sock.sendall(b"dlc/2 probe " + b"a" * 64 + b"\n" + b"a" * 64 + b"\n")
+                    greeted += 1
+        wait_until(lambda: (waits, port) in ports_of(other.process.pid))
+        with Crowd(attack, [(waits, port)], leader, recorded) as crowd:
+            crowd.wait_for(FEW_TRIES)
+            first = job.start(leader, UNTIL_GO)
+            wait_until_running(tmp_path, 2)
+        (tmp_path / "go").touch()
+        assert [first.finish().exit_code, other.finish().exit_code] == [0, 0], other.stderr
 
 
 def test_an_elastic_job_that_runs_hears_no_stranger(tmp_path: Path) -> None:

@@ -195,6 +195,10 @@ class Job:
         """Run a program of this machine inside the host's own network. The engine is asked before, and not after."""
         run_program(["nsenter", self._network(host), *argv], timeout=HANG_BOUND)
 
+    def in_mounts(self, host: str, *argv: str) -> None:
+        """Run a program of the host's as this machine's root, among the host's own file systems."""
+        run_program(["nsenter", f"--target={self._state(host).pid}", "--mount", *argv], timeout=HANG_BOUND)
+
     @contextlib.contextmanager
     def cut(self, host: str) -> Iterator[None]:
         """No packet reaches or leaves the host meanwhile; the rules' own counters say that they worked.

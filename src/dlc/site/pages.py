@@ -13,6 +13,7 @@ from dlc.site.checks import finding_key
 from dlc.site.documents import Document, render_document
 from dlc.site.image_page import render_image
 from dlc.site.values import Catalogue, Entry, Memory, Sighting
+from dlc_runtime.compiler.report.page_style import COLORS, ELEMENTS
 
 # By this file a folder is known as a site; it has what the pages say, for programs, and the catalogue's memory.
 SIGN, MADE_BY = "catalogue.json", "dlc site"
@@ -28,7 +29,7 @@ def list_pages(catalogue: Catalogue) -> dict[str, bytes]:
         frame.HOME: overview.render_home(catalogue),
         frame.VERIFIED: overview.render_verified(catalogue),
         frame.SEARCH: overview.render_search(catalogue),
-        frame.STYLE: assets.STYLE.lstrip(),
+        frame.STYLE: f"{COLORS}{ELEMENTS}{assets.STYLE}".lstrip(),
         frame.SCRIPT: assets.SCRIPT.lstrip(),
         frame.INDEX: f"const DLC_INDEX = {index};\n",
         SIGN: render_sign(catalogue),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dlc.cli.shared.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, terminal_columns
 from dlc.core.errors import LockError
 from dlc.core.platforms import PLATFORMS
-from dlc.core.text import format_table
+from dlc.core.text import format_bytes, format_table
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -140,7 +140,7 @@ def format_built(image: Image | None) -> dict[str, str]:
         return dict.fromkeys(("size", "digest", "created"), "-")
     digest = image.digest.removeprefix("sha256:")[:DIGEST_LENGTH]
     created = "-" if image.created.startswith(NO_DATE) else image.created[:16].replace("T", " ")
-    return {"size": f"{image.size / 1e9:.2f} GB", "digest": digest, "created": created}
+    return {"size": f"{format_bytes(image.size)}", "digest": digest, "created": created}
 
 
 def as_json(row: dict[str, str], image: Image | None, variant: Variant, state: str | None) -> dict[str, object]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from dlc.buildspec.versions import parse_number
 from dlc.core import labels
+from dlc.core.text import format_bytes
 from dlc.site import checks, frame
 from dlc.site.documents import Document, relative_path
 from dlc.site.elements import Child, Html, make_table, tag
 from dlc.site.frame import make_badge, make_section, make_tiles, render_page
-from dlc.site.treemap import format_bytes
 from dlc.site.values import Catalogue, Entry
 
 # Folder of documents -> its heading in the list; others are under their folder's name.

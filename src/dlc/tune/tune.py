@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Timer
 
 from dlc.core.errors import DlcError, TuneError
+from dlc.core.text import format_bytes
 from dlc.engine.connection import Engine
 from dlc.places.local.claims import claim_job, remove_leftovers
 from dlc.places.local.containers import make_commands
@@ -106,15 +107,10 @@ def format_trial(trial: Trial) -> str:
     """Return a trial in one line."""
     if trial.peak is None or trial.step_seconds is None:
         return f"{trial.mode}, batch {trial.batch}: does not fit ({trial.outcome}): {trial.reason}"
-    of = f" of {format_gigabytes(trial.limit)}" if trial.limit else ""
+    of = f" of {format_bytes(trial.limit)}" if trial.limit else ""
     fits = "fits" if trial.fits else "too large"
-    size = f"{format_gigabytes(trial.peak)}{of}"
+    size = f"{format_bytes(trial.peak)}{of}"
     return f"{trial.mode}, batch {trial.batch}: {fits}, {size}, {1000 * trial.step_seconds:.0f} ms a step"
-
-
-def format_gigabytes(size: int) -> str:
-    """Return a size with two decimals: 1.25 GB."""
-    return f"{size / 1e9:.2f} GB"
 
 
 def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> Ended:

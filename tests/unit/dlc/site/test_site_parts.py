@@ -11,6 +11,7 @@ import pytest
 
 from dlc.buildspec.models import ScanException
 from dlc.core.errors import SpecError, UsageError
+from dlc.core.text import format_bytes
 from dlc.inspection.advisories import Answer, Finding, Verdict
 from dlc.inspection.facts import Step
 from dlc.inspection.junit import ImageTests
@@ -20,7 +21,7 @@ from dlc.site.documents import Document, render_document
 from dlc.site.elements import Html, join, make_table, tag
 from dlc.site.image_page import group_layers, name_layer
 from dlc.site.records import Image, read_records
-from dlc.site.treemap import WIDE, Area, Box, Group, format_bytes, lay_out, merge_small, render_treemap
+from dlc.site.treemap import WIDE, Area, Box, Group, lay_out, merge_small, render_treemap
 from dlc.site.values import Checks, ScanResult
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import read_page

@@ -81,7 +81,7 @@ class Search:
         self._trials.append(trial)
         self._say(format_trial(trial))
         if trial.outcome == FAILED or (trial.outcome in (DATA, TIME) and batch <= self._request.batch):
-            self._raise(f"{self._mode.name}, batch {batch}: {_describe_trial(trial)}", trial)
+            self._raise(f"{self._mode.name}, batch {batch}: {trial.reason or trial.outcome}", trial)
         if trial.fits and not self._sample_bytes:
             reports = [report for reports in ended.reports.values() for report in reports]
             self._sample_bytes = max(report["batch_bytes"] for report in reports) / batch
@@ -97,10 +97,6 @@ class Search:
             TIGHT: "more --memory, or a smaller --margin",
         }.get(trial.outcome, "the job has to run with dlc run")
         raise TuneError(f"{what}; its log: {log}", remedy)
-
-
-def _describe_trial(trial: Trial) -> str:
-    return trial.reason or trial.outcome
 
 
 def format_trial(trial: Trial) -> str:

@@ -105,7 +105,7 @@ def _replace_each(new: Path, old: Path) -> None:
 
 
 def replace_text(path: Path, content: str) -> None:
-    """Write a file anew in one step: a kill leaves the old one, and never half of the new one."""
+    """Write a file anew in one step, with its folder: a kill leaves the old file, and never half of the new one."""
     with draft_folder(path.parent, ".drafts") as draft:
         (draft / path.name).write_text(content)
         (draft / path.name).replace(path)

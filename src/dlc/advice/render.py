@@ -1,14 +1,10 @@
-"""Advice as text, as JSON, and as one SVG file that needs nothing else and fits a telephone. Pure.
-
-Each chart of the SVG file has one unit, which its title names, and axes from 0.
-"""
+"""Advice as text, as JSON, and as one SVG file that needs nothing else and fits a telephone. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
-from math import floor, log10
 
 from dlc.advice.cost_model import (
     COMPUTING,
@@ -27,13 +23,10 @@ from dlc.advice.profile_report import Profile
 from dlc.advice.profile_text import describe_sureness
 from dlc.advice.verdict import find_kind
 from dlc.core.text import format_table
+from dlc_runtime.compiler.report.page_style import COLORS
 
 Json = dict[str, object]
 UNKNOWN = "unknown"
-# Characters.
-BAR = 40
-# Spaces and the figure.
-BESIDE_BAR = 14
 HEADS = ("choice", "cluster", "vCPU:GPU", "step ms", "steps/s", "GPU use", "bound by", "USD/h", "USD/1000 steps",
          "faster", "cheaper", "pays below ms", "pays from CPU s")  # fmt: skip
 WITHOUT_GPU = {"vCPU:GPU": "vCPU:host", "GPU use": "trains"}
@@ -51,22 +44,12 @@ MEASURED_HEADS = (
 # Units; a browser scales it, and its letters stay readable on 360 pixels.
 WIDTH = 480
 ROW, HEAD, EDGE = 40, 40, 12
-# A chart's axis, its height, the room under it.
-LEFT, PLOT, BELOW = 56, 140, 44
-MOST_LABELS, TICKS = 8, 4
 # Two pixels for a unit at most, in the middle of a window.
 PLACE = f"display:block;margin:auto;max-width:{2 * WIDTH}px"
-# Classes of what is drawn.
-TIME, COST_OF = "a", "b"
 STYLE = (
-    ":root{background:var(--page);--page:#fff;--text:#1b1f24;--line:#d5dae0;--a:#1a62c9;--b:#b35900}"
-    "@media (prefers-color-scheme:dark){:root{--page:#14181d;--text:#e4e8ec;--line:#343b43;--a:#6aa8ff;--b:#f0a24a}}"
-    "text{font:14px sans-serif;fill:var(--text)}.t{font-weight:bold}.e{text-anchor:end}.m{text-anchor:middle}"
-    ".p{fill:var(--page)}.g{stroke:var(--line)}.a{fill:var(--a)}.b{fill:var(--b)}"
-    ".l{fill:none;stroke-width:2}.l.a{stroke:var(--a)}.l.b{stroke:var(--b)}"
+    f"{COLORS}:root{{background:var(--page)}}text{{font:14px sans-serif;fill:var(--text)}}"
+    ".title{font-weight:bold}.end{text-anchor:end}.page{fill:var(--page)}.blue{fill:var(--blue)}.orange{fill:var(--orange)}"
 )
-# Data hosts, and what they give.
-Point = tuple[int, float]
 
 
 def advice_json(profile: Profile | None, advice: Advice | None, measured: Sequence[Estimate]) -> Json:
@@ -262,20 +245,6 @@ def _compare_cells(before: Estimate, after: Estimate) -> tuple[str, str, str]:
     )
 
 
-def draw_chart(rows: Sequence[Estimate], columns: int | None = None) -> str:
-    """Draw bars of what 1000 steps cost, or of the step's time if a price is unknown; shorter ones in narrow lines."""
-    priced = all(row.cost is not None for row in rows)
-    values = [row.cost if priced and row.cost is not None else row.seconds * 1000 for row in rows]
-    names = [name_row(row) for row in rows]
-    width = max(len(title) for title in names)
-    longest = BAR if columns is None else max(min(BAR, columns - width - BESIDE_BAR), 1)
-    lines = ["USD for 1000 steps" if priced else "milliseconds for a step (not all prices are known)"]
-    for title, value, row in zip(names, values, rows, strict=True):
-        bar = "#" * max(round(longest * value / max(values)), 1)
-        lines.append(f"  {title:<{width}}  {bar:<{longest}}  {format_cost(row) if priced else format_ms(row.seconds)}")
-    return "\n".join(lines)
-
-
 def name_row(row: Estimate) -> str:
     """Return the cluster, and what else is different."""
     return f"{row.cluster}{' (on the GPU)' if row.extra else ''}"
@@ -306,67 +275,29 @@ def _format_short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def draw_svg(rows: Sequence[Estimate], curve: Sequence[Estimate]) -> str:
-    """Draw bars of seconds and dollars for each row; with a curve, what each number of data hosts gives."""
+def draw_svg(rows: Sequence[Estimate]) -> str:
+    """Draw bars of seconds and of dollars, one for each row; each of the two charts has one unit."""
     seconds = [(name_row(r), r.seconds * 1000, f"{format_ms(r.seconds)} ms each") for r in rows]
-    parts, top = _draw_bars("Seconds for 1000 steps", seconds, TIME, 0)
+    parts, top = _draw_bars("Seconds for 1000 steps", seconds, "blue", 0)
     costs = [(name_row(r), r.cost or 0.0, format_cost(r) if r.cost is None else f"{format_cost(r)} USD") for r in rows]
-    more, top = _draw_bars("USD for 1000 steps", costs, COST_OF, top)
-    parts += more
-    if len(curve) > 1 and (data := curve[-1].cluster.data):
-        times = [(each.cluster.data_hosts, each.seconds * 1000) for each in curve]
-        more, top = _draw_curve("Milliseconds of a step", data.name, times, TIME, top)
-        parts += more
-        prices = [(each.cluster.data_hosts, each.cost) for each in curve if each.cost is not None]
-        if len(prices) == len(curve):
-            more, top = _draw_curve("USD for 1000 steps", data.name, prices, COST_OF, top)
-            parts += more
+    more, top = _draw_bars("USD for 1000 steps", costs, "orange", top)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img" style="{PLACE}">'
     about = "<title>What a step takes and costs on each of these machines</title>"
-    ground = '<rect width="100%" height="100%" class="p"/>'
-    return "\n".join([head, about, f"<style>{STYLE}</style>", ground, *parts, "</svg>", ""])
+    ground = '<rect width="100%" height="100%" class="page"/>'
+    return "\n".join([head, about, f"<style>{STYLE}</style>", ground, *parts, *more, "</svg>", ""])
 
 
-def _draw_bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, top: int) -> tuple[list[str], int]:
+def _draw_bars(title: str, rows: Sequence[tuple[str, float, str]], color: str, top: int) -> tuple[list[str], int]:
     """Draw each bar below its name and its figure. Returns the parts, and where they end."""
     most = max((value for _, value, _ in rows), default=0.0) or 1.0
-    parts = [_draw_text(EDGE, top + 24, title, "t")]
+    parts = [_draw_text(EDGE, top + 24, title, "title")]
     for index, (whose, value, label) in enumerate(rows):
         y = top + HEAD + index * ROW
         length = (WIDTH - 2 * EDGE) * value / most
-        parts += [_draw_text(EDGE, y + 14, whose), _draw_text(WIDTH - EDGE, y + 14, label, "e")]
-        parts.append(f'<rect class="{kind}" x="{EDGE}" y="{y + 20}" width="{length:.1f}" height="12"/>')
+        parts += [_draw_text(EDGE, y + 14, whose, "name"), _draw_text(WIDTH - EDGE, y + 14, label, "end")]
+        parts.append(f'<rect class="{color}" x="{EDGE}" y="{y + 20}" width="{length:.1f}" height="12"/>')
     return parts, top + HEAD + len(rows) * ROW + 10
 
 
-def _draw_curve(title: str, machine: str, points: Sequence[Point], kind: str, top: int) -> tuple[list[str], int]:
-    """Draw a line over the number of data hosts, with both axes. Returns the parts, and where they end."""
-    base, right = top + HEAD + PLOT, WIDTH - 2 * EDGE
-    ticks = make_axis(max(value for _, value in points))
-    xs = [LEFT + (right - LEFT) * index / (len(points) - 1) for index in range(len(points))]
-    ys = [base - PLOT * value / ticks[-1] for _, value in points]
-    parts = [_draw_text(EDGE, top + 24, title, "t")]
-    for tick in ticks:
-        y = base - PLOT * tick / ticks[-1]
-        parts += [f'<path class="g" d="M{LEFT} {y:.1f}H{right}"/>', _draw_text(LEFT - 6, y + 5, f"{tick:g}", "e")]
-    every = (len(points) - 1) // MOST_LABELS + 1
-    parts += [
-        _draw_text(x, base + 18, str(count), "m") for x, (count, _) in list(zip(xs, points, strict=True))[::every]
-    ]
-    parts.append(_draw_text((LEFT + right) / 2, base + 36, f"data hosts ({machine})", "m"))
-    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True))
-    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="{kind}"/>' for x, y in zip(xs, ys, strict=True)]
-    return [*parts, f'<path class="l {kind}" d="M{line}"/>', *dots], base + BELOW
-
-
-def make_axis(most: float) -> list[float]:
-    """Return round figures from 0 to `most` or a little more, at the same distance."""
-    rough = most / TICKS
-    power = 10.0 ** floor(log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
-    count = next(count for count in range(1, 2 * TICKS) if step * count >= most * (1 - 1e-9))
-    return [step * index for index in range(count + 1)]
-
-
-def _draw_text(x: float, y: float, text: str, kind: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>{escape(text)}</text>'
+def _draw_text(x: int, y: int, text: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x}" y="{y}">{escape(text)}</text>'

@@ -81,7 +81,8 @@ class Variant:
         changed = {
             path: value for path, value in after.items() if before.get(path) != value and not _changes_nothing(path)
         }
-        return f"-set-{_hash_settings(changed)[:DIGITS]}" if changed else ""
+        digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+        return f"-set-{digest[:DIGITS]}" if changed else ""
 
     @property
     def _rest(self) -> str:
@@ -197,10 +198,6 @@ def _changes_nothing(path: str) -> bool:
         path.partition(".")[0] in ("repository", "budget", "platforms", "by_platform")
         or re.fullmatch(r"indexes\..*\.address", path) is not None
     )
-
-
-def _hash_settings(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @lru_cache(maxsize=4096)

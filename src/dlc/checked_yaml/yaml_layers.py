@@ -147,10 +147,14 @@ def make_override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
     path, equals, value = argument.partition("=")
     if not equals or not path:
         raise UsageError(f"--set {argument}: expected PATH=VALUE", "for example --set base.image=debian:12")
-    mark = make_set_mark(argument)
+    return read_layer(make_set_mark(argument), path, split_path(path, legal), value)
+
+
+def read_layer(mark: Mark, path: str, keys: Sequence[str], value: str) -> tuple[Node, list[Problem]]:
+    """Return the layer of one value of the command line, which is read as YAML; `keys` lead to its place."""
     parsed, problems = parse_yaml(value, mark.file)
     node = mark_all(parsed, mark) if value.strip() and parsed else Node("", mark, mark)
-    for key in reversed(split_path(path, legal)):
+    for key in reversed(keys):
         node = Node({key: node}, mark, mark)
     return node, [Problem(mark, path, problem.expected, problem.found) for problem in problems]
 

@@ -208,8 +208,7 @@ def print_advice(args: argparse.Namespace, found: Found) -> None:
             raise UsageError(
                 "--svg: expected steps to draw, found failures alone", "add --on, --step-ms, --cpu-seconds"
             )
-        curve = found.advice.curve if found.advice else ()
-        args.svg.write_text(render.draw_svg([*rows, *found.measured], curve))
+        args.svg.write_text(render.draw_svg([*rows, *found.measured]))
     if args.json:
         value = render.advice_json(found.profile, found.advice, found.measured)
         print_json(value | ({"failures": failures_json(found.failures)} if found.failures else {}))
@@ -219,14 +218,10 @@ def print_advice(args: argparse.Namespace, found: Found) -> None:
     if found.advice:
         if found.failures:
             parts.append(f"of one of the {found.failures.reliability.hosts} training hosts:")
-        parts += [
-            render.write_verdict(found.advice),
-            render.make_choices_table(found.advice, width),
-            render.draw_chart(rows, width),
-        ]
+        parts += [render.write_verdict(found.advice), render.make_choices_table(found.advice, width)]
         parts.append(render.list_assumptions(found.advice))
     if found.measured:
-        parts += [render.make_measured_table(found.measured, width), render.draw_chart(found.measured, width)]
+        parts.append(render.make_measured_table(found.measured, width))
     if found.failures:
         parts += write_failures(args, found.failures)
     if rows or found.measured:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dlc.cli.shared.arguments import add_globs, add_json, add_set, fill_globs, print_json, print_text, terminal_columns
 from dlc.core.errors import LockError
 from dlc.core.platforms import PLATFORMS
-from dlc.core.text import format_table
+from dlc.core.text import format_bytes, format_table
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -140,7 +140,7 @@ def format_built(image: Image | None) -> dict[str, str]:
         return dict.fromkeys(("size", "digest", "created"), "-")
     digest = image.digest.removeprefix("sha256:")[:DIGEST_LENGTH]
     created = "-" if image.created.startswith(NO_DATE) else image.created[:16].replace("T", " ")
-    return {"size": f"{image.size / 1e9:.2f} GB", "digest": digest, "created": created}
+    return {"size": f"{format_bytes(image.size)}", "digest": digest, "created": created}
 
 
 def as_json(row: dict[str, str], image: Image | None, variant: Variant, state: str | None) -> dict[str, object]:
@@ -175,11 +175,18 @@ def note_unavailable(variants: Sequence[Variant]) -> list[str]:
 
 def note_missing(variants: Sequence[Variant]) -> list[str]:
     """Return a line for each package missing from some images of a framework but present in others, with the reason."""
-    lacking: dict[tuple[str, str], list[str]] = {}
-    for variant in variants:
-        for lack in variant.missing.items():
-            lacking.setdefault(lack, []).append(variant.id)
-    return [f"no {name} in {', '.join(ids)}: {why}" for (name, why), ids in lacking.items()]
+    lacks = _group_by_lack((variant.id, variant.missing) for variant in variants)
+    return [f"no {name} in {', '.join(ids)}: {why}" for (name, why), ids in lacks.items()]
+
+
+def _group_by_lack(found: Iterable[tuple[str, Mapping[str, str]]]) -> dict[tuple[str, str], list[str]]:
+    """Return the images of each thing that they lack for the same reason."""
+    lacks: dict[tuple[str, str], list[str]] = {}
+    for image, lacking in found:
+        for name, why in lacking.items():
+            if why:
+                lacks.setdefault((name, why), []).append(image)
+    return lacks
 
 
 def note_unsupported(variants: Sequence[Variant]) -> list[str]:
@@ -190,12 +197,8 @@ def note_unsupported(variants: Sequence[Variant]) -> list[str]:
 
 def note_platforms(variants: Sequence[Variant]) -> list[str]:
     """Return a line for each platform that images cannot be had for, with the reason."""
-    absent: dict[tuple[str, str], list[str]] = {}
-    for variant in variants:
-        for name, why in variant.platforms.items():
-            if why:
-                absent.setdefault((name, why), []).append(variant.id)
-    return [f"no {name} for {', '.join(ids)}: {why}" for (name, why), ids in absent.items()]
+    lacks = _group_by_lack((variant.id, variant.platforms) for variant in variants)
+    return [f"no {name} for {', '.join(ids)}: {why}" for (name, why), ids in lacks.items()]
 
 
 def as_text(rows: list[dict[str, str]]) -> str:

@@ -19,6 +19,7 @@ from dlc.core import environment, labels
 from dlc.core.checkout import Tree, find_checkout, find_workspace, read_workspace
 from dlc.core.errors import UsageError
 from dlc.core.platforms import ANY_PLATFORM
+from dlc.core.text import format_bytes
 from dlc.image_build.buildx import read_revision
 from dlc.plan.plan import plan_variants
 from dlc.proof import policy as policies
@@ -180,7 +181,7 @@ def as_text(found: Promoted, registry: str, *, is_done: bool) -> str:
 def _describe_copy(found: Promoted) -> str:
     if found.was_there:
         return "was there already"
-    return f"copied, {found.sent / 1e6:.1f} MB sent" if found.sent else "copied, the registry had all of its layers"
+    return f"copied, {format_bytes(found.sent)} sent" if found.sent else "copied, the registry had all of its layers"
 
 
 def _describe_move(move: Move) -> str:

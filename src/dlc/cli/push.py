@@ -30,6 +30,7 @@ from dlc.core import environment
 from dlc.core.checkout import find_workspace, read_workspace
 from dlc.core.compression import COMPRESSIONS
 from dlc.core.labels import CREATED
+from dlc.core.text import format_bytes
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.engine.pushed import pull_pushed
@@ -162,7 +163,7 @@ def as_text(row: Pushed, registry: str) -> str:
     tags = [f"  {where}:{tag}" for tag in row.tags]
     if not row.digest:
         return "\n".join([f"{row.id}  would be pushed", *tags])
-    what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there already"
+    what = f"{format_bytes(row.uploaded)} sent in {row.seconds:.0f} s" if row.uploaded else "was there already"
     bill = f"  {where}@{row.bill_of_materials}  bill of materials"
     return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", bill, *tags, *list_attached(row)])
 

@@ -112,7 +112,6 @@ def _update_debian(root: Path, write: bool, *, as_json: bool) -> int:
         if not as_json:
             print_text(as_text(file.relative_to(root), old, found))
         if write:
-            file.parent.mkdir(parents=True, exist_ok=True)
             replace_text(file, suites.format_versions(suite, found))
     if as_json:
         print_json(changes)

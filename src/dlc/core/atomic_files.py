@@ -19,6 +19,7 @@ from typing import cast
 
 from dlc.core.errors import DiskError, ProcessError, UsageError
 from dlc.core.interrupts import held
+from dlc.core.text import format_bytes
 
 # From linux/fcntl.h and linux/fs.h.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
@@ -104,7 +105,7 @@ def _replace_each(new: Path, old: Path) -> None:
 
 
 def replace_text(path: Path, content: str) -> None:
-    """Write a file anew in one step: a kill leaves the old one, and never half of the new one."""
+    """Write a file anew in one step, with its folder: a kill leaves the old file, and never half of the new one."""
     with draft_folder(path.parent, ".drafts") as draft:
         (draft / path.name).write_text(content)
         (draft / path.name).replace(path)
@@ -173,6 +174,15 @@ def write_new_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
                 with suppress(OSError):
                     path.rmdir() if path.is_dir() else path.unlink()
         raise
+
+
+def require_room(folder: Path, needed: int, purpose: str, variable: str) -> None:
+    """Raise DiskError if a disk has less than the bytes that are needed; `variable` names another folder for dlc."""
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise DiskError(
+            f"{folder}: expected {format_bytes(needed)} of free space {purpose}, found {format_bytes(free)}",
+            f"free space there, or name a folder on another disk in {variable}",
+        )
 
 
 @contextmanager

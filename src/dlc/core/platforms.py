@@ -54,7 +54,7 @@ def split_suffix(name: str) -> tuple[str, Platform]:
 def runs_here(wanted: str, interpreters: Path = INTERPRETERS) -> bool:
     """Tell whether this host runs programs of a platform: its own, or one that the kernel has an interpreter for."""
     return host_platform() == wanted or any(
-        _is_interpreter_of(PLATFORMS[wanted], file) for file in _list_files(interpreters)
+        _is_interpreter_of(PLATFORMS[wanted], file) for file in interpreters.glob("*")
     )
 
 
@@ -66,10 +66,6 @@ def require_runs_here(wanted: str) -> None:
             f"found {host_platform()} without",
             REMEDY,
         )
-
-
-def _list_files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _is_interpreter_of(platform: Platform, file: Path) -> bool:

@@ -23,6 +23,14 @@ def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: i
     )
 
 
+def format_bytes(size: float) -> str:
+    """Return bytes in the largest unit of a thousand that they fill: 1.25 GB, 3.0 MB, 999 B."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.2f} {unit}" if unit == "GB" else f"{size / factor:.1f} {unit}"
+    return f"{size:.0f} B"
+
+
 def escape_controls(text: str) -> str:
     """Escape control characters, which a terminal obeys: programs and registries have written parts of the text."""
     return "".join(each if each.isprintable() or each in CONTROLS else repr(each)[1:-1] for each in text)

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dlc.core.atomic_files import draft_folder, hold_lock, scratch_folder
+from dlc.core.atomic_files import draft_folder, hold_lock, require_room, scratch_folder
 from dlc.core.digests import FOLDER_MODE, is_sealed, say_damaged, seal
 from dlc.core.errors import BaseImageError, DiskError
 from dlc.core.platforms import require_runs_here, split_suffix
@@ -54,7 +54,8 @@ def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
         return target
     require_foreign_program(suite, cache)
     target.mkdir(parents=True, exist_ok=True)
-    _require_room(cache)
+    for folder, variable in ((cache, "DLC_CACHE_DIR"), (Path(tempfile.gettempdir()), "TMPDIR")):
+        require_room(folder, ROOM_BYTES, "to make the base file system", variable)
     require_program(cache)
     with hold_lock(target, BUILD_SECONDS), draft_folder(cache) as draft:
         # Another build may have made it meanwhile.
@@ -114,17 +115,6 @@ def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:
                 (draft / "rootfs.tar").replace(target / "rootfs.tar")
                 seal(target / "rootfs.tar")
     return target
-
-
-def _require_room(cache: Path) -> None:
-    for place, variable in ((cache, "DLC_CACHE_DIR"), (Path(tempfile.gettempdir()), "TMPDIR")):
-        free = shutil.disk_usage(place).free
-        if free < ROOM_BYTES:
-            raise DiskError(
-                f"{place}: expected {ROOM_BYTES / 1e9:g} GB of free space to make the base file system, "
-                f"found {free / 1e9:.1f} GB",
-                f"free space there, or name a folder on another disk in {variable}",
-            )
 
 
 def _can_be_alone() -> bool:

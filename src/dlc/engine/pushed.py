@@ -33,10 +33,8 @@ class Record:
 
 def write_record(record: Record) -> None:
     """Write down where an image is."""
-    path = _find_path(record.ref)
     with report_disk_errors(cache_folder()):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(path, json.dumps(asdict(record)))
+        replace_text(_find_path(record.ref), json.dumps(asdict(record)))
 
 
 def read_record(ref: str) -> Record | None:

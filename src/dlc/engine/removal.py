@@ -36,7 +36,8 @@ def plan_removal() -> Removal:
     """Look at the host and change nothing. In a folder that a variable names, only dlc's own entries are removed."""
     engine, cache = engine_folder(), cache_folder()
     paths = [*_list_own(engine, ENGINE_NAMES, "DLC_ENGINE_DIR"), *_list_own(cache, CACHE_NAMES, "DLC_CACHE_DIR")]
-    kept = [f"{path}: not made by dlc" for folder in {engine, cache} for path in _list_others(folder, [*paths, engine])]
+    others = {path for folder in (engine, cache) for path in folder.glob("*")} - {*paths, engine}
+    kept = [f"{path}: not made by dlc" for path in others]
     brought = apt.list_brought(cache / "apt")
     if brought and (reason := _why_packages_stay(brought)):
         return Removal(tuple(paths), (), (*sorted(kept), f"packages {', '.join(brought)}: {reason}"))
@@ -73,10 +74,6 @@ def _list_own(folder: Path, names: tuple[str, ...], variable: str) -> list[Path]
     own = [path for path in present if path.name in names or not os.environ.get(variable)]
     # That may be another engine, in use.
     return [path for path in own if path != cache_folder() / "engine"]
-
-
-def _list_others(folder: Path, known: list[Path]) -> list[Path]:
-    return [path for path in folder.iterdir() if path not in known] if folder.is_dir() else []
 
 
 def _why_packages_stay(names: list[str]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dlc.buildspec.variant import Variant
 from dlc.core.errors import DiskError
+from dlc.core.text import format_bytes
 from dlc.engine.connection import Engine
 
 GB = 10**9
@@ -63,14 +64,10 @@ def require_room(needed: Need, folder: Path, free: int | None = None) -> None:
     if free >= needed.total:
         return
     largest = sorted(needed.images.items(), key=lambda item: -item[1])
-    names = ", ".join(f"{name} {_in_gigabytes(size)}" for name, size in largest[:5])
+    names = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest[:5])
     more = f" and {len(largest) - 5} more" if len(largest) > 5 else ""
     raise DiskError(
-        f"{folder}: expected {_in_gigabytes(needed.total)} free for this build, found {_in_gigabytes(free)};"
-        f" by the budgets of the images: {names}{more}, and {_in_gigabytes(WORK)} to build with",
+        f"{folder}: expected {format_bytes(needed.total)} free for this build, found {format_bytes(free)};"
+        f" by the budgets of the images: {names}{more}, and {format_bytes(WORK)} to build with",
         "free space there (docker system df, docker builder prune), build fewer images at a time, or --no-disk-check",
     )
-
-
-def _in_gigabytes(size: int) -> str:
-    return f"{size / GB:.1f} GB"

@@ -52,7 +52,7 @@ def examine_host() -> list[Finding]:
     engine, found = _check_engine()
     existing: Mapping[str, str] = {}
     try:
-        existing = _check_existing(engine, plan) if engine and plan else {}
+        existing = find_keys(engine, plan.refs, QUICK_SECONDS) if engine and plan else {}
     except DlcError as error:
         engine, found = None, Finding("engine", "bad", error.message, error.remedy)
     missing = plan.without([name for name in plan.selected if plan.target(name).tags[0] in existing]) if plan else None
@@ -94,10 +94,6 @@ def _run_check(name: str, check: Callable[[], Finding]) -> Finding:
         return Finding(name, "note", f"could not be checked: {error}", AS_ROOT)
     except (OSError, KeyError, ValueError) as error:
         return Finding(name, "note", f"could not be checked: {error}", "DLC_DEBUG=1 dlc doctor")
-
-
-def _check_existing(engine: Engine, plan: Plan) -> dict[str, str]:
-    return find_keys(engine, plan.refs, QUICK_SECONDS)
 
 
 def _check_platform(engine: Engine | None) -> Finding:

@@ -30,9 +30,7 @@ class LastBuild:
 
 def record_build(cache: Path, ref: str, build: LastBuild) -> None:
     """Keep what a build took, for the line before the next one."""
-    path = _record_path(cache, ref)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, json.dumps({"ref": ref, **asdict(build)}) + "\n")
+    replace_text(_record_path(cache, ref), json.dumps({"ref": ref, **asdict(build)}) + "\n")
 
 
 def read_build(cache: Path, ref: str) -> LastBuild | None:

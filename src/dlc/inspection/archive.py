@@ -182,7 +182,8 @@ def _list_manifests(tar: tarfile.TarFile) -> list[Any]:
 def _read_manifest(path: Path, tar: tarfile.TarFile, entry: Mapping[str, Any]) -> Members:
     """Read what an entry of an index, or of the list of an older engine, names."""
     if "digest" not in entry:
-        return Members(_hash_member(tar, entry["Config"]), entry["Config"], tuple(entry["Layers"]))
+        digest = hashlib.sha256(open_member(tar, entry["Config"]).read()).hexdigest()
+        return Members(f"sha256:{digest}", entry["Config"], tuple(entry["Layers"]))
     digest = entry["digest"]
     manifest = _read_json(tar, blob_path(digest))
     if "layers" not in manifest:
@@ -195,10 +196,6 @@ def _measure_member(tar: tarfile.TarFile, name: str) -> int:
     counter = Through()
     compress_gzip(open_plain(open_member(tar, name)), counter)
     return counter.bytes
-
-
-def _hash_member(tar: tarfile.TarFile, name: str) -> str:
-    return f"sha256:{hashlib.sha256(open_member(tar, name).read()).hexdigest()}"
 
 
 def open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:

@@ -51,14 +51,10 @@ def make_gpu_row(image: str, code: GpuCode | None) -> dict[str, str]:
     own = {
         "machine code": _join_capabilities(code.machine),
         "ptx": _join_capabilities(code.ptx),
-        "cuDNN": _name_oldest(code.cudnn),
+        "cuDNN": f"from {_join_capabilities(code.cudnn[:1])}" if code.cudnn else "-",
     }
     return {"id": image, **own, **{name: code.support(capability) for name, capability in GPUS.items()}}
 
 
 def _join_capabilities(capabilities: Sequence[int]) -> str:
     return ",".join(f"{value // 10}.{value % 10}" for value in capabilities) or "none"
-
-
-def _name_oldest(capabilities: Sequence[int]) -> str:
-    return f"from {_join_capabilities(capabilities[:1])}" if capabilities else "-"

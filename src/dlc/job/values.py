@@ -37,13 +37,20 @@ def _read_limit(read: Callable[[str], str]) -> AfterValidator:
     return _read(lambda text: read(text) or UNLIMITED)
 
 
-def _match(pattern: str, meaning: str) -> AfterValidator:
+def match_text(pattern: str, meaning: str) -> AfterValidator:
+    """Return a check that takes the whole texts of a pattern; `meaning` is what an error expects."""
+
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
             raise ValueError(meaning)
         return text
 
     return AfterValidator(check)
+
+
+def match_stated(pattern: str, meaning: str) -> AfterValidator:
+    """Return the same check, which takes an empty text too: the value is not said."""
+    return match_text(f"({pattern})?", meaning)
 
 
 def _read_count(value: object) -> int:
@@ -60,8 +67,8 @@ def _read_variable(value: object) -> str | FromShell:
     return value
 
 
-Text = Annotated[str, _match(r"(?s).+", "text")]
-Name = Annotated[str, _match(NAME, "a name of letters, digits, _ . and -")]
+Text = Annotated[str, match_text(r"(?s).+", "text")]
+Name = Annotated[str, match_text(NAME, "a name of letters, digits, _ . and -")]
 # All values of a file are text.
 Count = Annotated[int, BeforeValidator(_read_count), WithJsonSchema({"type": "string"})]
 OptionalCount = Annotated[
@@ -84,10 +91,10 @@ Variable = Annotated[
         }
     ),
 ]
-JobName = Annotated[str, _match(rf"({NAME})?", "at most 63 letters, digits, _ . and -")]
-VariableName = Annotated[str, _match("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")]
+JobName = Annotated[str, match_stated(NAME, "at most 63 letters, digits, _ . and -")]
+VariableName = Annotated[str, match_text("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")]
 Cpus = Annotated[str, _read_limit(read_cpus)]
 Memory = Annotated[str, _read_limit(read_memory)]
 Gpus = Annotated[str, _read_limit(read_gpus)]
 Size = Annotated[str, _read(read_size)]
-InstanceType = Annotated[str, _match("([A-Za-z0-9][A-Za-z0-9_.-]*)?", "an instance type, such as ml.c5.xlarge")]
+InstanceType = Annotated[str, match_stated("[A-Za-z0-9][A-Za-z0-9_.-]*", "an instance type, such as ml.c5.xlarge")]

@@ -9,7 +9,7 @@ May import core, buildspec, places.local, job, places.place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,8 +143,3 @@ def _render(value: Mapping[str, object], place: str, options: Sequence[str], fol
     chosen = read_place_options(module, place, stated.node, [*OPTIONS.get(place, ()), *options])
     job = stated.spec.place(stated.spec.name, folder / "dlc-jobs", lambda image: image)
     return None if module.refuse_job(job, chosen) else module.render_job(job, chosen).text
-
-
-def list_fields() -> Iterator[str]:
-    """Yield the fields that the table has, without kinds of values."""
-    yield from dict.fromkeys(probe.field.partition(", ")[0] for probe in list_probes())

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TextIO, cast
 
 from dlc.checked_yaml.problems import Mark, Problem, did_you_mean, raise_report
 from dlc.checked_yaml.validation import Model, validate_node
-from dlc.checked_yaml.yaml_layers import Node, mark_all, merge_layers, parse_yaml
+from dlc.checked_yaml.yaml_layers import Node, merge_layers, read_layer
 from dlc.core.errors import UsageError
 from dlc.job.job_spec import PLACES, JobSpec
 
@@ -143,11 +143,6 @@ def read_place_options(place: Place, name: str, node: Node | None, words: Sequen
 def _read_with(word: str) -> tuple[Node, list[Problem]]:
     """Return the layer that one `--with KEY=VALUE` makes; a dot in KEY leads into a mapping, VALUE is read as YAML."""
     key, equals, value = word.partition("=")
-    mark = Mark(f"--with {key}")
     if not equals or not key:
         raise UsageError(f"--with {word}: expected KEY=VALUE", "for example --with partition=gpu")
-    parsed, problems = parse_yaml(value, mark.file)
-    node = mark_all(parsed, mark) if parsed and value.strip() else Node("", mark, mark)
-    for step in reversed(key.split(".")):
-        node = Node({step: node}, mark, mark)
-    return node, [Problem(mark, key, problem.expected, problem.found) for problem in problems]
+    return read_layer(Mark(f"--with {key}"), key, key.split("."), value)

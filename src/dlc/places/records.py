@@ -36,9 +36,7 @@ class Record:
 
 def write_record(record: Record) -> None:
     """Write the record; one of an older job of the same name is replaced."""
-    folder = cache_folder() / RECORDS
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_text(folder / f"{record.name}.json", json.dumps(asdict(record), indent=2) + "\n")
+    replace_text(cache_folder() / RECORDS / f"{record.name}.json", json.dumps(asdict(record), indent=2) + "\n")
 
 
 def note_end(name: str) -> None:

@@ -164,13 +164,8 @@ def _refuse_signature(bundle: Bundle, kind: str, verifiers: Sequence[Verifier], 
     if any(each.is_named_in(bundle) for each in verifiers):
         opened.refuse(kind, "invalid", f"expected a signature by {names}, found one that does not verify")
     else:
-        opened.refuse(
-            kind, "of-another-key", f"expected a signature by {names}, found one by {_describe_signer(bundle)}"
-        )
-
-
-def _describe_signer(bundle: Bundle) -> str:
-    return f"the key {bundle.hint[:12]}" if bundle.hint else "another identity"
+        signer = f"the key {bundle.hint[:12]}" if bundle.hint else "another identity"
+        opened.refuse(kind, "of-another-key", f"expected a signature by {names}, found one by {signer}")
 
 
 def _refuse_subject(kind: str, evidence: Evidence, digests: Iterable[str], opened: Opened) -> None:

@@ -137,7 +137,8 @@ def list_materials(sources: Sources, revision: str) -> Iterator[Material]:
     commit = revision.removesuffix(DIRTY)
     yield {"uri": address, **({"digest": {"gitCommit": commit}} if _is_hex(commit) else {"name": revision})}
     for path in sorted(_list_pinning_files(plan, tree)):
-        yield {"uri": f"{address}#{path}", "name": path, "digest": {"sha256": _hash(tree[path].data)}}
+        digest = hashlib.sha256(tree[path].data).hexdigest()
+        yield {"uri": f"{address}#{path}", "name": path, "digest": {"sha256": digest}}
     contexts = {context for target in plan.targets for context in (target.context, *target.contexts.values())}
     for context in sorted(contexts, key=str):
         if isinstance(context, Pinned):
@@ -211,7 +212,3 @@ def explain_other_tools(origin: Origin, tree: Tree) -> str:
 
 def _is_hex(text: str) -> bool:
     return len(text) in (40, 64) and set(text) <= set("0123456789abcdef")
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

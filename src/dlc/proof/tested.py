@@ -17,10 +17,8 @@ FOLDER = "tests"
 
 def write_record(cache: Path, record: TestRecord) -> None:
     """Keep a record in place of an earlier one of the same image. Raises as `report_disk_errors` does."""
-    path = _find_path(cache, record.image)
     with report_disk_errors(cache):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(path, json.dumps(asdict(record), indent=1) + "\n")
+        replace_text(_find_path(cache, record.image), json.dumps(asdict(record), indent=1) + "\n")
 
 
 def make_record(image: str, passed: Collection[str], failed: Collection[str], finished: datetime) -> TestRecord:

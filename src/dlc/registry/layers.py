@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dlc.core.compression import COMPRESSIONS, Source, Through, open_plain
 from dlc.core.errors import DiskError, ImageError
+from dlc.core.text import format_bytes
 from dlc.engine.connection import Engine
 from dlc.inspection.archive import Members, open_archive, open_member, read_members, save_image
 from dlc.registry.client.repository import CONFIG, Descriptor, Repository, describe_blob, make_digest
@@ -154,9 +155,9 @@ class Uploads:
         if self._repository.size(digest) == size:
             return 0
         if self._repository.mount(digest):
-            self._say(f"taken from another repository of this registry  {size / 1e6:.1f} MB  {digest}")
+            self._say(f"taken from another repository of this registry  {format_bytes(size)}  {digest}")
             return 0
         start = time.monotonic()
         self._repository.upload(path, digest)
-        self._say(f"{time.monotonic() - start:.1f} s  {size / 1e6:.1f} MB  {digest}")
+        self._say(f"{time.monotonic() - start:.1f} s  {format_bytes(size)}  {digest}")
         return size

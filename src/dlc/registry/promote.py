@@ -8,6 +8,7 @@ from typing import Any
 
 from dlc.core.atomic_files import report_disk_errors, scratch_folder
 from dlc.core.errors import ImageError
+from dlc.core.text import format_bytes
 from dlc.registry.client.http import UnreadableError
 from dlc.registry.client.repository import INDEXES, DamagedError, Manifest, Repository, make_fallback_tag
 from dlc.registry.read_image import PUSH, find_image, read_labels
@@ -246,5 +247,5 @@ def _copy_blob(source: Repository, target: Repository, digest: str, size: int, s
         path = folder / "blob"
         source.download(digest, size, path)
         target.upload(path, digest)
-    say(f"{size / 1e6:.1f} MB  {digest}")
+    say(f"{format_bytes(size)}  {digest}")
     return size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dlc.core.atomic_files import scratch_folder
-from dlc.core.errors import DiskError, ImageError
+from dlc.core.atomic_files import require_room, scratch_folder
+from dlc.core.errors import ImageError
 from dlc.core.labels import FRAMEWORK
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
@@ -174,11 +173,5 @@ def open_workspace(size: int) -> Iterator[Path]:
     """Make an empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
     with scratch_folder(WORKSPACE_PREFIX) as folder:
         # The saved image and its compressed layers lie there.
-        needed, free = size + size // 2, shutil.disk_usage(folder).free
-        if free < needed:
-            raise DiskError(
-                f"{folder.parent}: expected {needed / 1e9:.1f} GB of free space for the layers, "
-                f"found {free / 1e9:.1f} GB",
-                "free space there, or name another folder in TMPDIR",
-            )
+        require_room(folder.parent, size + size // 2, "for the layers", "TMPDIR")
         yield folder

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dlc.registry.client.repository import Manifest, Repository
+from dlc.registry.client.repository import Repository
 from dlc.registry.prune import Choice, Say, list_members, read_any
 from dlc.registry.referrers import OF_DOCUMENT, is_about, is_document
 
@@ -52,12 +52,9 @@ def _read_meanings(repository: Repository) -> Iterator[Meaning]:
         if found := read_any(repository, tag):
             match = OF_DOCUMENT.fullmatch(tag)
             about = f"sha256:{match[1]}" if match and is_document(found) else ""
-            members = _list_entries(found) if about else list_members(repository, found)
+            entries = (str(entry["digest"]) for entry in found.content.get("manifests", ()))
+            members = entries if about else list_members(repository, found)
             yield Meaning(tag, found.digest, frozenset(members), about)
-
-
-def _list_entries(found: Manifest) -> Iterator[str]:
-    return (str(entry["digest"]) for entry in found.content.get("manifests", ()))
 
 
 def _remove_one(repository: Repository, choice: Choice, meanings: Sequence[Meaning], say: Say) -> bool:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 STYLE = """
 :root {
-  color-scheme: light dark;
-  --page: #ffffff; --text: #1b1f24; --faint: #59636e; --line: #d5dae0; --band: #f5f7f9; --link: #1a5fb4;
-  --good: #1a7f37; --good-band: #dcefe0; --bad: #b3202e; --bad-band: #fbe0e2; --note: #7a5200; --note-band: #fff1d0;
-  --debian: #cfe0f7; --python: #d6edd3; --dlc: #f7d9b5; --layer: #ddd8f3; --others: #e3e6ea; --edge: #ffffff;
-  --bar-0: #1a62c9; --bar-1: #b35900; --bar-2: #2e7d4f; --bar-3: #7d8590;
+  --link: #1a5fb4; --good: #1a7f37; --good-band: #dcefe0; --bad-band: #fbe0e2; --note: #7a5200; --green: #2e7d4f;
+  --debian: #cfe0f7; --python: #d6edd3; --dlc: #f7d9b5; --layer: #ddd8f3; --others: #e3e6ea;
 }
 @media (prefers-color-scheme: dark) {
   :root {
-    --page: #14181d; --text: #e4e8ec; --faint: #9aa4ae; --line: #343b43; --band: #1d2329; --link: #79b0ff;
-    --good: #6fd38a; --good-band: #1b3524; --bad: #ff8a93; --bad-band: #43222a; --note: #f0c36a; --note-band: #3a2f14;
-    --debian: #213a5c; --python: #234a2b; --dlc: #5a3c18; --layer: #3a3463; --others: #2c333b; --edge: #14181d;
-    --bar-0: #6aa8ff; --bar-1: #f0a24a; --bar-2: #6fcf97; --bar-3: #9aa4ae;
+    --link: #79b0ff; --good: #6fd38a; --good-band: #1b3524; --bad-band: #43222a; --note: #f0c36a; --green: #6fcf97;
+    --debian: #213a5c; --python: #234a2b; --dlc: #5a3c18; --layer: #3a3463; --others: #2c333b;
   }
 }
-* { box-sizing: border-box; }
 html { scroll-padding-top: 12px; }
-body { margin: 0 auto; padding: 0 24px 24px; max-width: 1160px; background: var(--page); color: var(--text);
-  font: 15px/1.55 system-ui, "DejaVu Sans", sans-serif; overflow-wrap: break-word; }
+body { padding: 0 24px 24px; max-width: 1160px; }
 a { color: var(--link); text-underline-offset: 2px; }
 a:focus-visible, input:focus-visible, summary:focus-visible, .wide:focus-visible, pre:focus-visible {
   outline: 2px solid var(--link); outline-offset: 2px; }
@@ -36,7 +29,7 @@ nav a[aria-current] { color: var(--text); border-bottom: 2px solid var(--link); 
 input { font: inherit; color: inherit; background: var(--band); border: 1px solid var(--line); border-radius: 6px;
   padding: 5px 10px; width: 220px; max-width: 100%; }
 footer { margin-top: 48px; padding-top: 12px; border-top: 1px solid var(--line); color: var(--faint); font-size: 13px; }
-h1 { font-size: 25px; line-height: 1.25; margin: 0 0 8px; overflow-wrap: anywhere; }
+h1 { font-size: 25px; }
 h2 { font-size: 19px; line-height: 1.3; margin: 36px 0 8px; }
 h3 { font-size: 16px; margin: 24px 0 6px; }
 p { margin: 0 0 12px; max-width: 80ch; }
@@ -47,43 +40,32 @@ code { background: var(--band); border-radius: 4px; padding: 1px 4px; overflow-w
 pre { background: var(--band); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px;
   overflow-x: auto; margin: 0 0 14px; }
 pre code { background: none; padding: 0; overflow-wrap: normal; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 12px; margin: 16px 0; }
-.tile { background: var(--band); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px; }
-.tile b { display: block; font-size: 19px; font-weight: 600; overflow-wrap: anywhere; line-height: 1.35; }
-.tile span, figcaption { color: var(--faint); font-size: 13px; }
 .badge { display: inline-block; border-radius: 10px; padding: 0 8px; font-size: 13px; white-space: nowrap;
   background: var(--band); border: 1px solid var(--line); color: var(--faint); }
 .badge.good { background: var(--good-band); color: var(--good); border-color: transparent; }
 .badge.bad { background: var(--bad-band); color: var(--bad); border-color: transparent; }
 .badge.note { background: var(--note-band); color: var(--note); border-color: transparent; }
 .day { white-space: nowrap; }
-.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; margin: 0 0 16px; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--line);
-  min-width: 64px; }
-th { background: var(--band); font-weight: 600; }
-tbody tr:last-child td { border-bottom: 0; }
+.wide { margin: 0 0 16px; }
+th, td { min-width: 64px; }
 td code { white-space: normal; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .facts td:first-child { color: var(--faint); width: 190px; }
 .facts td { overflow-wrap: anywhere; }
-figure { margin: 0 0 16px; }
 figcaption { margin-bottom: 6px; }
 figcaption > span { margin-right: 14px; display: inline-block; }
-svg { width: 100%; height: auto; display: block; }
 svg text { fill: var(--text); font-size: 13px; font-family: system-ui, "DejaVu Sans", sans-serif; }
 .treemap { border-radius: 6px; }
 .narrow-only { display: none; }
 .treemap .bytes { fill: var(--faint); }
-.area { stroke: var(--edge); stroke-width: 1; }
+.area { stroke: var(--page); stroke-width: 1; }
 .area.debian { fill: var(--debian); } .area.python { fill: var(--python); } .area.dlc { fill: var(--dlc); }
 .area.layer { fill: var(--layer); } .area.others { fill: var(--others); }
 g:hover > .area { filter: brightness(1.12); }
 .chart { max-width: 560px; }
 .chart text { font-size: 12px; }
 .figure { fill: var(--faint) !important; font-size: 11px !important; }
-.bar-0 { fill: var(--bar-0); background: var(--bar-0); } .bar-1 { fill: var(--bar-1); background: var(--bar-1); }
-.bar-2 { fill: var(--bar-2); background: var(--bar-2); } .bar-3 { fill: var(--bar-3); background: var(--bar-3); }
+.bar-0 { fill: var(--blue); background: var(--blue); } .bar-1 { fill: var(--orange); background: var(--orange); }
+.bar-2 { fill: var(--green); background: var(--green); } .bar-3 { fill: var(--gray); background: var(--gray); }
 .key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin-right: 6px;
   vertical-align: -1px; }
 .key.debian { background: var(--debian); } .key.python { background: var(--python); }

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dlc.buildspec.variant import normal_name
 from dlc.buildspec.versions import parse_number
 from dlc.core import labels
+from dlc.core.text import format_bytes
 from dlc.inspection.facts import Facts, Package, Step
 from dlc.inspection.gpu import GPUS, GpuCode
 from dlc.inspection.sbom import declared_licences
@@ -16,7 +17,7 @@ from dlc.site.changes import News, find_news
 from dlc.site.checks import describe_checks, render_vulnerabilities
 from dlc.site.elements import Child, Html, make_table, tag
 from dlc.site.frame import FRAMEWORKS, make_badge, make_section, make_tiles, render_page
-from dlc.site.treemap import Area, Group, format_bytes, render_treemap
+from dlc.site.treemap import Area, Group, render_treemap
 from dlc.site.values import Catalogue, Entry
 
 KINDS = {"debian": "Debian packages", "python": "Python packages", "dlc": "dlc", "others": "files of no package"}

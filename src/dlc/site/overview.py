@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from dlc.buildspec.versions import parse_number
 from dlc.core import labels
+from dlc.core.text import format_bytes
 from dlc.site import checks, frame
 from dlc.site.documents import Document, relative_path
 from dlc.site.elements import Child, Html, make_table, tag
 from dlc.site.frame import make_badge, make_section, make_tiles, render_page
-from dlc.site.treemap import format_bytes
 from dlc.site.values import Catalogue, Entry
 
 # Folder of documents -> its heading in the list; others are under their folder's name.
@@ -106,18 +106,13 @@ def render_documents(catalogue: Catalogue, documents: Sequence[Document]) -> str
     grouped: dict[str, list[Document]] = {folder: [] for folder in FOLDERS}
     for document in documents:
         grouped.setdefault(document.path.rpartition("/")[0], []).append(document)
-    sections = [
-        make_section(
-            FOLDERS.get(folder, folder), tag("ul", [_make_line(document) for document in found], class_="columns")
-        )
-        for folder, found in grouped.items()
-        if found
-    ]
+    sections = []
+    for folder, found in grouped.items():
+        links = [tag("a", each.title, href=relative_path(each.path, frame.DOCUMENTS)) for each in found]
+        if links:
+            lines = tag("ul", [tag("li", link) for link in links], class_="columns")
+            sections.append(make_section(FOLDERS.get(folder, folder), lines))
     return render_page(catalogue, frame.DOCUMENTS, "Documents", tag("h1", "Documents"), sections)
-
-
-def _make_line(document: Document) -> Html:
-    return tag("li", tag("a", document.title, href=relative_path(document.path, frame.DOCUMENTS)))
 
 
 def render_document_page(document: Document, catalogue: Catalogue) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 from dlc.inspection.sbom import render_json
 from dlc.site import assets, frame, overview
 from dlc.site.checks import finding_key
-from dlc.site.documents import Document, render_document
+from dlc.site.documents import render_document
 from dlc.site.image_page import render_image
 from dlc.site.values import Catalogue, Entry, Memory, Sighting
+from dlc_runtime.compiler.report.page_style import COLORS, ELEMENTS
 
 # By this file a folder is known as a site; it has what the pages say, for programs, and the catalogue's memory.
 SIGN, MADE_BY = "catalogue.json", "dlc site"
@@ -28,7 +29,7 @@ def list_pages(catalogue: Catalogue) -> dict[str, bytes]:
         frame.HOME: overview.render_home(catalogue),
         frame.VERIFIED: overview.render_verified(catalogue),
         frame.SEARCH: overview.render_search(catalogue),
-        frame.STYLE: assets.STYLE.lstrip(),
+        frame.STYLE: f"{COLORS}{ELEMENTS}{assets.STYLE}".lstrip(),
         frame.SCRIPT: assets.SCRIPT.lstrip(),
         frame.INDEX: f"const DLC_INDEX = {index};\n",
         SIGN: render_sign(catalogue),
@@ -38,12 +39,8 @@ def list_pages(catalogue: Catalogue) -> dict[str, bytes]:
     texts |= {document.path: overview.render_document_page(document, catalogue) for document in documents}
     if documents:
         texts[frame.DOCUMENTS] = overview.render_documents(catalogue, documents)
-    return {path: text.encode() for path, text in texts.items()} | _copy_linked(catalogue, documents)
-
-
-def _copy_linked(catalogue: Catalogue, documents: list[Document]) -> dict[str, bytes]:
-    linked = {path for document in documents for path in document.linked}
-    return {path: catalogue.files[path] for path in sorted(linked)}
+    linked = {path: catalogue.files[path] for path in sorted({path for each in documents for path in each.linked})}
+    return {path: text.encode() for path, text in texts.items()} | linked
 
 
 def render_sign(catalogue: Catalogue) -> str:

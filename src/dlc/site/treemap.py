@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dlc.core.text import format_bytes
 from dlc.site.elements import Html, tag
 
 # Units: width and height of the drawing for a wide page and for a narrow one, which shows letters of 13 with 10 pixels.
@@ -151,11 +152,3 @@ def _cut(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     return f"{text[: room - 1]}\u2026" if room >= 5 else ""
-
-
-def format_bytes(size: int) -> str:
-    """Return bytes in thousands of thousands, or of thousands of these, as `dlc size` shows them."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.2f} {unit}" if unit == "GB" else f"{size / factor:.1f} {unit}"
-    return f"{size} B"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dlc.core.text import format_bytes
 from dlc.tune.request import Request
 from dlc.tune.trial_result import TIGHT, Trial
-from dlc.tune.tune import Found, format_gigabytes
+from dlc.tune.tune import Found
 from dlc_runtime.scaling import RULES, scale_learning_rate
 
 LIMITS = {
@@ -40,8 +41,8 @@ def _format_cells(trial: Trial | None) -> tuple[str, str, str]:
         return "-", "-", "-"
     if trial.peak is None or trial.steady is None or trial.step_seconds is None:
         return trial.outcome, "-", "-"
-    size = format_gigabytes(trial.peak) if trial.fits else f"{trial.outcome}: {format_gigabytes(trial.peak)}"
-    return size, format_gigabytes(trial.steady), f"{1000 * trial.step_seconds:.0f} ms"
+    size = format_bytes(trial.peak) if trial.fits else f"{trial.outcome}: {format_bytes(trial.peak)}"
+    return size, format_bytes(trial.steady), f"{1000 * trial.step_seconds:.0f} ms"
 
 
 def _write_advice(request: Request, found: Found) -> str:

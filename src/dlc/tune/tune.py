@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Timer
 
 from dlc.core.errors import DlcError, TuneError
+from dlc.core.text import format_bytes
 from dlc.engine.connection import Engine
 from dlc.places.local.claims import claim_job, remove_leftovers
 from dlc.places.local.containers import make_commands
@@ -80,7 +81,7 @@ class Search:
         self._trials.append(trial)
         self._say(format_trial(trial))
         if trial.outcome == FAILED or (trial.outcome in (DATA, TIME) and batch <= self._request.batch):
-            self._raise(f"{self._mode.name}, batch {batch}: {_describe_trial(trial)}", trial)
+            self._raise(f"{self._mode.name}, batch {batch}: {trial.reason or trial.outcome}", trial)
         if trial.fits and not self._sample_bytes:
             reports = [report for reports in ended.reports.values() for report in reports]
             self._sample_bytes = max(report["batch_bytes"] for report in reports) / batch
@@ -98,23 +99,14 @@ class Search:
         raise TuneError(f"{what}; its log: {log}", remedy)
 
 
-def _describe_trial(trial: Trial) -> str:
-    return trial.reason or trial.outcome
-
-
 def format_trial(trial: Trial) -> str:
     """Return a trial in one line."""
     if trial.peak is None or trial.step_seconds is None:
         return f"{trial.mode}, batch {trial.batch}: does not fit ({trial.outcome}): {trial.reason}"
-    of = f" of {format_gigabytes(trial.limit)}" if trial.limit else ""
+    of = f" of {format_bytes(trial.limit)}" if trial.limit else ""
     fits = "fits" if trial.fits else "too large"
-    size = f"{format_gigabytes(trial.peak)}{of}"
+    size = f"{format_bytes(trial.peak)}{of}"
     return f"{trial.mode}, batch {trial.batch}: {fits}, {size}, {1000 * trial.step_seconds:.0f} ms a step"
-
-
-def format_gigabytes(size: int) -> str:
-    """Return a size with two decimals: 1.25 GB."""
-    return f"{size / 1e9:.2f} GB"
 
 
 def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> Ended:

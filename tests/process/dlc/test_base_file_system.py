@@ -78,7 +78,7 @@ def test_a_killed_dlc_leaves_neither_a_program_nor_a_mount_and_the_next_run_remo
 def test_a_full_cache_disk_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10**8))
     monkeypatch.setattr(rootfs, "_build_tar", lambda *_: pytest.fail("made"))
-    with pytest.raises(DiskError, match=r"expected 0\.6 GB of free space .*, found 0\.1 GB"):
+    with pytest.raises(DiskError, match=r"expected 600\.0 MB of free space .*, found 100\.0 MB"):
         rootfs.make_rootfs("bookworm", {}, tmp_path)
 
 

@@ -115,7 +115,7 @@ def test_a_second_promotion_sends_nothing(
     image = put_image(source, tmp_path, 2)
     prove(source, image)
     assert promote(places, f"pytorch:{STEM}") == 0
-    assert " MB sent" in capsys.readouterr().out
+    assert "B sent" in capsys.readouterr().out
     assert promote(places, f"pytorch:{STEM}") == 0
     assert "was there already" in capsys.readouterr().out
 

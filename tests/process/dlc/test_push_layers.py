@@ -221,7 +221,7 @@ def test_first_failure_ends_the_push_while_another_blob_still_hangs(tmp_path: Pa
 
 def test_room_is_asked_for_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(DiskError, match=r"expected 1500000\.0 GB of free space") as caught, open_workspace(10**15):
+    with pytest.raises(DiskError, match=r"expected 1500000\.00 GB of free space") as caught, open_workspace(10**15):
         pass
     assert "TMPDIR" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []

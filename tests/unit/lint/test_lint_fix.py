@@ -50,10 +50,6 @@ CASES = {
         "    losses.append(loss)  # for the plot\n",
         {},
     ),
-    "DLC134": (
-        "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net(), bucket_cap_mb=0.5)  # few\n",
-        {"torch.nn.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel"},
-    ),
     "DLC226": (
         "import tensorflow as tf\n\nstep = tf.function(net, experimental_compile=True)  # old\nstep(1)\n",
         {"tensorflow.function": "tensorflow.function"},

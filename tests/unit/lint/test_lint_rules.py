@@ -27,7 +27,6 @@ OTHERS = sorted(
 )
 # True findings in scripts that are right for the tests that run them.
 TRUE_FINDINGS = {
-    ("tests/gpu/programs/kept_outputs.py", "DLC132"),  # it keeps on purpose what each step gave
     ("tests/integration/scripts/horovod_fit.py", "DLC201"),  # a loop without tf.function
     ("tests/integration/scripts/xla_trainer.py", "DLC115"),  # its test compares the loss of every step
     ("tests/scripts/pytorch/resnet_ddp.py", "DLC142"),  # its batches are few and small

@@ -121,7 +121,8 @@ def find_updates(tree: Tree, found: Mapping[str, Sequence[Advisory]], say: Say) 
             continue
         say(f"{image}: lock")
         try:
-            locks[image] = _lock(variant, join_entries(tree, variants[image]), limits)
+            request = resolve.make_request(variant, join_entries(tree, variants[image]))
+            locks[image] = resolve.make_lock(replace(request, constraints=(*request.constraints, *limits)))
         except LockError as error:
             if explain_staleness(changed, variant):
                 # A pin that this image shares cannot be changed without it.
@@ -148,11 +149,6 @@ def _list_limits(tree: Tree, variant: Variant, needs: Iterable[Need]) -> tuple[s
     """Return the constraints for packages whose version no pin and no image file names."""
     pinned = {pin.name for pin in updates.find_pins(tree, variant)}
     return tuple(f"{need.package}>={need.least}" for need in needs if need.package not in pinned)
-
-
-def _lock(variant: Variant, preferred: str, limits: tuple[str, ...]) -> Mapping[str, str]:
-    request = resolve.make_request(variant, preferred)
-    return resolve.make_lock(replace(request, constraints=(*request.constraints, *limits)))
 
 
 def _read_versions(files: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from dlc.job.values import match_stated, match_text
 from dlc.places.place import PlaceOptions
 
 # A folder of a volume: pvc://CLAIM, pvc://CLAIM/FOLDER.
@@ -28,26 +29,6 @@ def read_claim(address: str) -> tuple[str, str] | None:
     return (found[1], (found[2] or "").strip("/")) if found else None
 
 
-def _match(pattern: str, meaning: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if text and not re.fullmatch(pattern, text):
-            raise ValueError(meaning)
-        return text
-
-    return AfterValidator(check)
-
-
-def _require(pattern: str, meaning: str) -> AfterValidator:
-    """Return a check that takes no empty text, but if the pattern does."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(meaning)
-        return text
-
-    return AfterValidator(check)
-
-
 def leads_out(address: str) -> bool:
     """Tell whether a folder of a claim is outside of its volume: Kubernetes mounts none with .. in it."""
     claim = read_claim(address)
@@ -67,20 +48,22 @@ def _seconds(text: str) -> str:
 
 
 NAME = "small letters, digits and -"
-Namespace = Annotated[str, _match(LABEL, NAME)]
-ObjectName = Annotated[str, _match(OBJECT, f"{NAME} and .")]
+Namespace = Annotated[str, match_stated(LABEL, NAME)]
+ObjectName = Annotated[str, match_stated(OBJECT, f"{NAME} and .")]
 Folder = Annotated[
-    str, _match(CLAIM.pattern, "a folder of a volume, such as pvc://CLAIM/FOLDER"), AfterValidator(_within)
+    str, match_stated(CLAIM.pattern, "a folder of a volume, such as pvc://CLAIM/FOLDER"), AfterValidator(_within)
 ]
 Source = Annotated[
     str,
-    _match(f"{CLAIM.pattern}|{BUCKET.pattern}", "pvc://CLAIM/FOLDER, or an archive such as s3://BUCKET/code.tar.gz"),
+    match_stated(
+        f"{CLAIM.pattern}|{BUCKET.pattern}", "pvc://CLAIM/FOLDER, or an archive such as s3://BUCKET/code.tar.gz"
+    ),
     AfterValidator(_within),
 ]
-LabelKey = Annotated[str, _require(KEY, "the key of a label, such as disk or example.com/disk")]
-LabelValue = Annotated[str, _require(VALUE, "the value of a label: at most 63 letters, digits, _ . and -")]
-TaintKey = Annotated[str, _require(KEY, "the key of a taint, such as nvidia.com/gpu")]
-Retries = Annotated[str, _match(r"[0-9]{1,3}", "a number from 0 to 999")]
+LabelKey = Annotated[str, match_text(KEY, "the key of a label, such as disk or example.com/disk")]
+LabelValue = Annotated[str, match_text(VALUE, "the value of a label: at most 63 letters, digits, _ . and -")]
+TaintKey = Annotated[str, match_text(KEY, "the key of a taint, such as nvidia.com/gpu")]
+Retries = Annotated[str, match_stated(r"[0-9]{1,3}", "a number from 0 to 999")]
 
 
 class KubernetesOptions(PlaceOptions):

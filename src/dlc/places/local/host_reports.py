@@ -62,7 +62,8 @@ def _write_report(folder: Path, found: Mapping[str, list[Record]], results: Sequ
     from dlc_runtime.compiler.report.merge import MERGED, PAGE, merge_records, write_json, write_text
 
     report = merge_records(_number_ranks(found))
-    report["notes"] += _note_own_trainings(found)
+    if _trained_each_for_itself(found):
+        report["notes"].append("Each host trained for itself. The ranks are numbered over all hosts here.")
     page = render_page(report)
     merged = [file for file in results if file.target in (folder / MERGED, folder / PAGE)]
     for file in merged:
@@ -110,9 +111,3 @@ def _trained_each_for_itself(found: Mapping[str, list[Record]]) -> bool:
 
 def _ran_together(one: Record, two: Record) -> bool:
     return bool(one["started"] <= two["written"] and two["started"] <= one["written"])
-
-
-def _note_own_trainings(found: Mapping[str, list[Record]]) -> list[str]:
-    if not _trained_each_for_itself(found):
-        return []
-    return ["Each host trained for itself. The ranks are numbered over all hosts here."]

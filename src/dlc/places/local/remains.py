@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +34,7 @@ def _is_of_a_job(folder: Path) -> bool:
 
 
 def _count_bytes(folder: Path) -> int:
-    return sum(_size_on_disk(path) for path in _list_files(folder))
-
-
-def _list_files(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
-        yield from (Path(place, name) for name in names)
+    return sum(_size_on_disk(Path(place, name)) for place, _, names in os.walk(folder) for name in names)
 
 
 def _size_on_disk(path: Path) -> int:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from dlc.checked_yaml.problems import did_you_mean
 from dlc.checked_yaml.validation import Model
 from dlc.job.job_spec import Group, JobSpec
-from dlc.job.values import is_address
+from dlc.job.values import is_address, match_stated
 from dlc.places.place import PlaceOptions, Refusal
 from dlc.places.refusals import (
     name_group_keys,
@@ -45,13 +45,6 @@ OWN_OPTIONS = (
 SHORT_OPTIONS = ("gpus",)
 
 
-def _one_word(text: str) -> str:
-    """Raise ValueError for what a line of an sbatch file would take apart, or take for a comment."""
-    if not re.fullmatch(r"[^\s#\"'\\]*", text):
-        raise ValueError("one word without quotes, backslashes and #")
-    return text
-
-
 def _long_option(text: str) -> str:
     if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s#\"'\\]+)?", text):
         raise ValueError("an option of sbatch such as --reservation=night")
@@ -62,20 +55,17 @@ def _long_option(text: str) -> str:
     return text
 
 
-def _absolute(text: str) -> str:
-    if text and not text.startswith("/"):
-        raise ValueError("a path from the root, which is the same on all nodes")
-    return text
-
-
-def _time_limit(text: str) -> str:
-    """Raise ValueError for what sbatch would not take: it says no more than that the time is invalid."""
-    if not re.fullmatch(r"([0-9]+|([0-9]+-)?[0-9]+(:[0-9]{1,2}){1,2}|[0-9]+-[0-9]+|UNLIMITED)?", text):
-        raise ValueError("minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS")
-    return text
-
-
-Word = Annotated[str, AfterValidator(_one_word)]
+# A line of an sbatch file would take another text apart, or take it for a comment.
+Word = Annotated[str, match_stated(r"[^\s#\"'\\]+", "one word without quotes, backslashes and #")]
+SharedPath = Annotated[str, match_stated("(?s:/.*)", "a path from the root, which is the same on all nodes")]
+# sbatch says no more of a wrong one than that the time is invalid.
+TimeLimit = Annotated[
+    str,
+    match_stated(
+        r"[0-9]+|([0-9]+-)?[0-9]+(:[0-9]{1,2}){1,2}|[0-9]+-[0-9]+|UNLIMITED",
+        "minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS",
+    ),
+]
 Extra = Annotated[str, AfterValidator(_long_option)]
 
 
@@ -94,7 +84,7 @@ class OPTIONS(PlaceOptions):
     partition: Word = Field(default="", description="the partition")
     account: Word = Field(default="", description="whom the time is charged to")
     qos: Word = Field(default="", description="the quality of service")
-    time: Annotated[str, AfterValidator(_time_limit)] = Field(default="", description="the limit, such as 2:00:00")
+    time: TimeLimit = Field(default="", description="the limit, such as 2:00:00")
     constraint: Word = Field(default="", description="features that the nodes have")
     nodelist: Word = Field(default="", description="nodes that are wanted")
     exclusive: YesNo = Field(default="no", description="no other job on the nodes")
@@ -102,7 +92,7 @@ class OPTIONS(PlaceOptions):
     container: Literal["pyxis", "apptainer", "oci", "none"] = Field(default=PYXIS, description="how the site runs it")
     bundle: Word = Field(default="", description="the OCI bundle, with container: oci")
     launcher: tuple[str, ...] = Field(default=ENTRYPOINT, description="what starts the launcher in the container")
-    folder: Annotated[str, AfterValidator(_absolute)] = Field(
+    folder: SharedPath = Field(
         default="", description="where JOB gets its folder, for all nodes to see (default: dlc-jobs)"
     )
     extra: tuple[Extra, ...] = Field(default=(), description="more options of sbatch, such as --reservation=night")

@@ -1,4 +1,4 @@
-"""DLC115, DLC116, DLC118, DLC134, DLC141, DLC142: what a training loop does in each step, and how its batches come."""
+"""DLC115, DLC116, DLC118, DLC141, DLC142: what a training loop does in each step, and how its batches come."""
 
 from __future__ import annotations
 
@@ -33,10 +33,6 @@ SAVE_FUNCTIONS = {"torch.save", "torch_xla.core.xla_model.save", "torch.distribu
 SAVE_METHODS = {"save_pretrained", "save_state", "save_checkpoint"}
 BAR_METHODS = {"set_postfix", "set_postfix_str", "set_description", "set_description_str"}
 FEWEST_STEPS = 10
-TAKE_BUCKETS = (
-    "torch.nn.parallel.DistributedDataParallel", "accelerate.DistributedDataParallelKwargs",
-    "accelerate.utils.DistributedDataParallelKwargs", "lightning.strategies.DDPStrategy",
-)  # fmt: skip
 # Other ways to pinned memory, or to batches that are on the GPU from the start.
 PINS = {"pin_memory", "set_default_device", "set_default_tensor_type"}
 REMEDY = "set num_workers to the processor cores of each device"
@@ -167,21 +163,6 @@ def reads_for(script: Script, call: cst.Call, step: Step) -> Iterator[cst.Call]:
         yield from (part for part in values if isinstance(part, cst.Call) and attribute(part.func) == "item")
 
 
-def small_bucket(script: Script) -> Iterator[Hit]:
-    """Find DLC134."""
-    for names, keyword in ((TAKE_BUCKETS, "bucket_cap_mb"), (TRAINING_ARGUMENTS, "ddp_bucket_cap_mb")):
-        for call in script.calls(*names):
-            size = literal(script.argument(call, keyword))
-            if isinstance(size, (int, float)) and 0 < size < 1:
-                arg = script.arg(call, keyword)
-                yield Hit(
-                    arg,
-                    f"{keyword}={size:g} is below 1 MB, with which torch.compile cannot split a model for "
-                    "DistributedDataParallel; use 1 or more",
-                    (script.replace(arg.value, "1"),),
-                )
-
-
 def no_workers(script: Script) -> Iterator[Hit]:
     """Find DLC141."""
     for call in training_loaders(script):
@@ -277,7 +258,6 @@ RULES = (
     Rule("DLC115", "each training step logs a tensor", logs_every_step),
     Rule("DLC116", "each training step saves a checkpoint", saves_every_step),
     Rule("DLC118", "each training step reads a tensor for the progress bar", shows_every_step),
-    Rule("DLC134", "gradient buckets below 1 MB", small_bucket, fixable=True),
     Rule("DLC141", "the training process reads its data itself", no_workers),
     Rule("DLC142", "batches are copied from memory that is not pinned", pageable_memory),
 )

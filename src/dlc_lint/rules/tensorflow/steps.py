@@ -1,4 +1,4 @@
-"""DLC201 to DLC206: how a training step is run."""
+"""DLC201 to DLC203, DLC205, DLC206: how a training step is run."""
 
 from __future__ import annotations
 
@@ -177,65 +177,6 @@ def _has_tape(script: Script, function: cst.CSTNode) -> bool:
     return any(attribute(one.func) in ("GradientTape", "run") for one in script.inside(function, cst.Call))
 
 
-def number_into_function(script: Script) -> Iterator[Hit]:
-    """Find DLC204."""
-    graph = graph_functions(script)
-    roots = {id(one.node): one for one in graph if one.is_root}
-    for call in script.all(cst.Call):
-        if enclosing(script, call, graph) is not None:
-            continue
-        called = [roots[id(one)] for one in functions_named(script, call.func) if id(one) in roots]
-        if len(called) != 1 or _keeps_traces(script, called[0].made_by):
-            continue
-        for arg in call.args:
-            if arg.star == "" and _counts(script, arg.value, call):
-                yield Hit(
-                    arg,
-                    f"{script.code(arg.value)} is a Python number that changes, and tf.function traces "
-                    f"anew for each; give it tf.constant({script.code(arg.value)})",
-                )
-
-
-def _keeps_traces(script: Script, made_by: cst.Call | None) -> bool:
-    if made_by is None:
-        return False
-    return any(
-        script.argument(made_by, word) is not None
-        for word in ("input_signature", "reduce_retracing", "experimental_relax_shapes")
-    )
-
-
-def _counts(script: Script, value: cst.BaseExpression, call: cst.Call) -> bool:
-    """Recognise the variable of a `range` or `enumerate` loop around the call, or arithmetic with it."""
-    if isinstance(value, cst.BinaryOperation):
-        sides = (value.left, value.right)
-        return any(_counts(script, one, call) for one in sides) and all(
-            _counts(script, one, call) or literal(one) is not ... for one in sides
-        )
-    if not isinstance(value, cst.Name) or len(script.values(value)) > 1:
-        return False
-    loops = [one for one in script.ancestors(call) if isinstance(one, cst.For)]
-    return any(_counter(script, loop) == value.value and not _few(script, loop) for loop in loops)
-
-
-def _counter(script: Script, loop: cst.For) -> str:
-    if not isinstance(loop.iter, cst.Call):
-        return ""
-    if script.is_one_of(loop.iter.func, {"range", "tqdm.trange"}) and isinstance(loop.target, cst.Name):
-        return loop.target.value
-    first = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else None
-    is_enumerate = script.is_one_of(loop.iter.func, {"enumerate"})
-    return first.value if is_enumerate and isinstance(first, cst.Name) else ""
-
-
-def _few(script: Script, loop: cst.For) -> bool:
-    """Recognise `range(3)`: three traces are no storm."""
-    if not isinstance(loop.iter, cst.Call):
-        return False
-    number = literal(loop.iter.args[-1].value) if loop.iter.args else ...
-    return script.is_one_of(loop.iter.func, {"range"}) and isinstance(number, int) and number <= FEWEST_STEPS
-
-
 def function_in_loop(script: Script) -> Iterator[Hit]:
     """Find DLC205."""
     for call in script.calls(TF_FUNCTION):
@@ -327,7 +268,6 @@ RULES = (
     Rule("DLC201", "a training step without tf.function", eager_step),
     Rule("DLC202", "functions run eagerly", run_eagerly),
     Rule("DLC203", "each training step reads a tensor", reads_every_step),
-    Rule("DLC204", "a Python number goes into a tf.function", number_into_function),
     Rule("DLC205", "a tf.function is made in a loop", function_in_loop),
     Rule("DLC206", "each training step saves a checkpoint", saves_every_step),
 )

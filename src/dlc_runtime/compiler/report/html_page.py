@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc_runtime.compiler.report.html_parts import PHASES, duration_text, escape, render_chart, render_tables
+from dlc_runtime.compiler.report.page_style import COLORS, ELEMENTS
 from dlc_runtime.compiler.report.summary import details
 
 TYPE_CHECKING = False
@@ -33,7 +34,7 @@ def render_page(report: dict[str, Any]) -> str:
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>What was compiled</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+            f"<title>What was compiled</title>\n<style>{COLORS}{ELEMENTS}{STYLE}</style>\n</head>\n<body>",
             *filter(None, [head, render_tiles(report), *lists, render_charts(report), render_tables(report)]),
             f"<script>{SCRIPT}</script>\n</body>\n</html>\n",
         ]
@@ -83,7 +84,7 @@ def render_list(title: str, kind: str, texts: list[str]) -> str:
         return ""
     items = "\n".join(f"<li>{escape(text)}</li>" for text in texts[:MOST_TEXTS])
     left = f"<p>{len(texts) - MOST_TEXTS} more are in report.json.</p>" if len(texts) > MOST_TEXTS else ""
-    return f'<h2>{title}</h2>\n<ul class="{kind}">\n{items}\n</ul>{left}'
+    return f'<h2>{title}</h2>\n<ul class="box {kind}">\n{items}\n</ul>{left}'
 
 
 def render_charts(report: dict[str, Any]) -> str:
@@ -101,56 +102,32 @@ def render_charts(report: dict[str, Any]) -> str:
 
 
 STYLE = """
-:root {
-  color-scheme: light dark;
-  --page: #ffffff; --text: #1b1f24; --faint: #59636e; --line: #d5dae0; --band: #f5f7f9;
-  --eager: #7d8590; --warm: #b35900; --after: #1a62c9; --bad: #c02030; --warn: #fff4dc;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --page: #14181d; --text: #e4e8ec; --faint: #9aa4ae; --line: #343b43; --band: #1d2329;
-    --eager: #9aa4ae; --warm: #f0a24a; --after: #6aa8ff; --bad: #ff7a85; --warn: #33290f;
-  }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 24px; max-width: 1120px; background: var(--page); color: var(--text);
-  font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 21px; line-height: 1.35; margin: 0 0 8px; overflow-wrap: anywhere; }
+body { padding: 24px; max-width: 1120px; }
+h1 { font-size: 21px; }
 .advice { color: var(--text); font-size: 16px; }
 h2 { font-size: 17px; margin: 32px 0 4px; }
 p { margin: 0 0 8px; color: var(--faint); overflow-wrap: anywhere; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 20px 0; }
-.tile { background: var(--band); border: 1px solid var(--line); border-radius: 6px; padding: 10px 14px; }
-.tile b { display: block; font-size: 21px; font-weight: 600; }
-.warnings, .notes { background: var(--band); border: 1px solid var(--line); border-radius: 6px;
-  padding: 10px 14px 10px 32px; }
-.warnings { background: var(--warn); }
+.box { padding-left: 32px; }
+.warnings { background: var(--note-band); }
 li { overflow-wrap: anywhere; }
-figure { margin: 0 0 16px; }
-figcaption, .tile span { color: var(--faint); font-size: 13px; }
-svg { width: 100%; max-width: 960px; height: auto; display: block; }
+svg { max-width: 960px; }
 .grid, .lane { stroke: var(--line); }
 .tick { fill: var(--faint); font-size: 10px; dominant-baseline: middle; }
 .step { fill: none; stroke-width: 3; stroke-linecap: round; }
-.stem { stroke: var(--warm); opacity: 0.6; }
-.step.eager { stroke: var(--eager); } .step.warm_up { stroke: var(--warm); } .step.after { stroke: var(--after); }
-.mark { fill: var(--after); stroke: var(--page); stroke-width: 1.5; }
-.mark.recompilations { fill: var(--warm); } .mark.gave_up { fill: var(--bad); }
+.stem { stroke: var(--orange); opacity: 0.6; }
+.step.eager { stroke: var(--gray); } .step.warm_up { stroke: var(--orange); } .step.after { stroke: var(--blue); }
+.mark { fill: var(--blue); stroke: var(--page); stroke-width: 1.5; }
+.mark.recompilations { fill: var(--orange); } .mark.gave_up { fill: var(--bad); }
 figcaption { display: flex; flex-wrap: wrap; gap: 0 14px; }
 .key { display: inline-block; width: 18px; height: 3px; margin: 0 5px 4px 0; vertical-align: middle; }
-.key.eager { background: var(--eager); } .key.warm_up { background: var(--warm); }
-.key.after { background: var(--after); }
-.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--line);
-  overflow-wrap: break-word; max-width: 220px; }
-tbody tr:last-child td { border-bottom: 0; }
-thead { background: var(--band); white-space: nowrap; }
+.key.eager { background: var(--gray); } .key.warm_up { background: var(--orange); }
+.key.after { background: var(--blue); }
+th, td { max-width: 220px; }
+thead { white-space: nowrap; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
-th button:focus-visible { outline: 2px solid var(--after); }
+th button:focus-visible { outline: 2px solid var(--blue); }
 th[aria-sort=ascending] button::after { content: " \\25B2"; }
 th[aria-sort=descending] button::after { content: " \\25BC"; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .count { color: var(--faint); font-weight: 400; }
 @media (max-width: 720px) {
   body { padding: 12px; }

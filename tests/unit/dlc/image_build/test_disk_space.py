@@ -41,9 +41,9 @@ def test_a_build_that_does_not_fit_is_refused_with_expected_found_and_remedy(tmp
     with pytest.raises(DiskError) as caught:
         disk_space.require_room(need, tmp_path, free=10 * GB)
     message = str(caught.value)
-    assert f"{tmp_path}: expected {need.total / GB:.1f} GB free" in message
-    assert "found 10.0 GB" in message
-    assert f"{TORCH_ID} 7.5 GB" in message
+    assert f"{tmp_path}: expected {need.total / GB:.2f} GB free" in message
+    assert "found 10.00 GB" in message
+    assert f"{TORCH_ID} 7.50 GB" in message
     assert "--no-disk-check" in caught.value.remedy
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dlc.buildspec.models import ScanException
 from dlc.core.errors import SpecError, UsageError
+from dlc.core.text import format_bytes
 from dlc.inspection.advisories import Answer, Finding, Verdict
 from dlc.inspection.facts import Step
 from dlc.inspection.junit import ImageTests
@@ -19,14 +21,24 @@ from dlc.site.documents import Document, render_document
 from dlc.site.elements import Html, join, make_table, tag
 from dlc.site.image_page import group_layers, name_layer
 from dlc.site.records import Image, read_records
-from dlc.site.treemap import WIDE, Area, Box, Group, format_bytes, lay_out, merge_small, render_treemap
+from dlc.site.treemap import WIDE, Area, Box, Group, lay_out, merge_small, render_treemap
 from dlc.site.values import Checks, ScanResult
 from harness.image_facts import LAUNCHER, specimen_facts
 from harness.site_links import read_page
 
 XLA, PLAIN = Image("pytorch-2.9-cu128-xla", "dlc/pytorch:2.9-xla"), Image("pytorch-2.9-cu128", "dlc/pytorch:2.9")
 
+SOURCES = Path(__file__).parents[4] / "src"
 RECTANGLE = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"')
+
+
+def test_a_colour_of_pages_and_pictures_is_written_in_one_file() -> None:
+    places: dict[str, set[str]] = {}
+    for file in SOURCES.rglob("*.py"):
+        for color in re.findall(r"#[0-9a-f]{6}\b", file.read_text()):
+            places.setdefault(color, set()).add(file.name)
+    assert "page_style.py" in places["#1b1f24"]
+    assert {color: sorted(files) for color, files in places.items() if len(files) > 1} == {}
 
 
 def test_text_is_escaped_and_html_is_not() -> None:

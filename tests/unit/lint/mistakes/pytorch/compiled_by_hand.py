@@ -9,11 +9,6 @@ from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, DataCollatorForSeq2Seq
 
 tokenizer = AutoTokenizer.from_pretrained("t5-small")
-outputs = []
-
-
-def keep(module, inputs, output):
-    outputs.append(output.detach())
 
 
 def collate(rows):
@@ -23,12 +18,9 @@ def collate(rows):
 def main():
     dist.init_process_group("nccl")
     first = nn.Sequential(nn.Linear(64, 64), nn.GELU())
-    first.compile()  # mistake: DLC136
     second = nn.Linear(64, 64)
-    second.register_forward_hook(keep)  # mistake: DLC132
-    first.register_forward_pre_hook(lambda module, inputs: outputs.append(len(inputs)))  # mistake: DLC132
     torch.compile(second)  # mistake: DLC135
-    fast = torch.compile(DDP(second, bucket_cap_mb=0.25), dynamic=False)  # mistake: DLC134
+    fast = torch.compile(DDP(second), dynamic=False)
     optimizer = torch.optim.AdamW(second.parameters(), lr=1e-4)
     train_loader = DataLoader(ReviewDataset(), batch_size=16, collate_fn=collate, num_workers=4)  # mistake: DLC102
     pairs = DataCollatorForSeq2Seq(tokenizer)  # mistake: DLC101

@@ -13,14 +13,12 @@ class Gate(nn.Module):
         super().__init__()
         self.score = nn.Linear(width, 1)
         self.calls = 0
-        self.kept = []
         self.temperature = 1.0
 
     def forward(self, x):
         self.calls += 1  # mistake: DLC131
         self.temperature = self.temperature * 0.999  # mistake: DLC131
         gate = torch.sigmoid(self.score(x))
-        self.kept.append(gate.detach())  # mistake: DLC132
         print("gate", gate.shape)  # mistake: DLC113
         if (gate > 0.5).all():  # mistake: DLC114
             return x

@@ -11,7 +11,6 @@ settings = Settings(
     per_device_train_batch_size=32,
     logging_steps=1,  # mistake: DLC115
     save_steps=5,  # mistake: DLC116
-    ddp_bucket_cap_mb=0.5,  # mistake: DLC134
 )
 model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased")
 Trainer(model=model, args=settings, train_dataset=data["train"], processing_class=tokenizer).train()

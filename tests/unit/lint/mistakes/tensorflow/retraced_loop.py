@@ -18,13 +18,13 @@ def train_step(x, y, step):
 
 
 for step, (x, y) in enumerate(batches("train")):
-    loss = train_step(x, y, step)  # mistake: DLC204
+    loss = train_step(x, y, step)
     print("loss", loss)  # mistake: DLC203
     manager.save()  # mistake: DLC206
 
 for step in range(1000):
     x, y = next(batches("train"))
-    loss = train_step(x, y, 2 * step)  # mistake: DLC204
+    loss = train_step(x, y, 2 * step)
     history = float(loss)  # mistake: DLC203
     evaluate = tf.function(lambda batch: model(batch, training=False))  # mistake: DLC205
     if step % 100 == 0:

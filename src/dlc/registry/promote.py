@@ -99,8 +99,7 @@ def promote_image(
     tags = find_tags(source, image, allowed)
     require_all_in_order(source, target, image, tags, allowed, require_order)
     target.require_writable()
-    was_there = target.any_manifest(image.digest) is not None
-    sent = _copy_manifest(source, target, image, say)
+    was_there, sent = _copy_manifest(source, target, image, say)
     documents: list[Document] = []
     for one in (image, *_list_platforms(source, image)):
         sent += _copy_referrers(source, target, one, documents, say)
@@ -149,12 +148,12 @@ def _copy_referrers(
         digest = str(descriptor["digest"])
         try:
             document = _find_document(source, digest, image)
-            was_there = target.any_manifest(digest) is not None
-            sent += _copy_manifest(source, target, document, say)
+            was_there, size = _copy_manifest(source, target, document, say)
         except (DamagedError, UnreadableError) as error:
             # Whoever may push lists what he wants: it must not hold the image up.
             say(f"{digest} is listed as attached {error.message}: left out")
             continue
+        sent += size
         list_referrer(target, image, descriptor)
         documents.append(Document(document.digest, read_kind(document), image.digest, was_there))
     return sent
@@ -183,11 +182,12 @@ def _copy_signatures(
         found = source.manifest(tag)
         if found is None or not (layers := _list_readable(source, found)):
             continue
-        was_there = target.any_manifest(found.digest) is not None
         if layers == found.content["layers"]:
-            sent += _copy_manifest(source, target, found, say)
+            was_there, size = _copy_manifest(source, target, found, say)
+            sent += size
         else:
             say(f"{tag}: signatures that are not there are left out")
+            was_there = target.any_manifest(found.digest) is not None
             sent += sum(_copy_blob(source, target, layer["digest"], layer["size"], say) for layer in layers)
             found, config = make_signature_manifest(layers)
             put_blob(target, config)
@@ -208,17 +208,20 @@ def _list_readable(source: Repository, found: Manifest) -> list[Mapping[str, Any
     return [layer for layer in layers if source.size(layer["digest"]) == layer["size"]]
 
 
-def _copy_manifest(source: Repository, target: Repository, image: Manifest, say: Say) -> int:
-    """Copy a manifest under its digest, and before it all that it names. Returns the bytes that were sent."""
+def _copy_manifest(source: Repository, target: Repository, image: Manifest, say: Say) -> tuple[bool, int]:
+    """Copy a manifest under its digest, and before it all that it names.
+
+    Returns whether it was there, and the bytes that were sent.
+    """
     there = target.any_manifest(image.digest)
     if there is not None and there.data == image.data and image.kind not in INDEXES:
-        return 0
+        return True, 0
     sent = 0
     for child in image.content.get("manifests", ()):
         one = find_image(source, str(child["digest"]))
         if one.kind in INDEXES:
             raise ImageError(f"{source.name}@{image.digest}: expected images in it, found the index {one.digest}", PUSH)
-        sent += _copy_manifest(source, target, one, say)
+        sent += _copy_manifest(source, target, one, say)[1]
     blobs = {str(blob["digest"]): int(blob["size"]) for blob in _list_blobs(image.content)}
     for digest, size in blobs.items():
         sent += _copy_blob(source, target, digest, size, say)
@@ -230,7 +233,7 @@ def _copy_manifest(source: Repository, target: Repository, image: Manifest, say:
     for digest, size in blobs.items():
         if (found_size := target.size(digest)) != size:
             raise MismatchError(f"{target.name}: blob {digest}", f"{size} bytes", f"{found_size or 0} bytes")
-    return sent
+    return there is not None, sent
 
 
 def _list_blobs(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

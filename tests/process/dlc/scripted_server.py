@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ssl
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,11 +36,12 @@ class Reply:
 
 @dataclass(frozen=True)
 class Server:
-    """Where it listens, and every request so far."""
+    """Where it listens, every request so far, and the clients of every connection."""
 
     host: str
     asked: list[Asked]
     scheme: str
+    connections: list[str]
 
     @property
     def url(self) -> str:
@@ -55,11 +57,29 @@ class QuietServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Reply], tls: ssl.SSLContext | None = None) -> Iterator[Server]:
-    """Run the server until the end of the block; with `tls` over that."""
+def serving(
+    answer: Callable[[Asked], Reply],
+    tls: ssl.SSLContext | None = None,
+    idle_seconds: float = 0.0,
+    opening_seconds: float = 0.0,
+) -> Iterator[Server]:
+    """Run the server until the end of the block; with `tls` over that.
+
+    With `idle_seconds` it keeps connections until they were idle for so long; `opening_seconds` pass before the first
+    answer on each.
+    """
     asked: list[Asked] = []
+    connections: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1" if idle_seconds else "HTTP/1.0"
+        timeout = idle_seconds or None
+
+        def setup(self) -> None:
+            time.sleep(opening_seconds)
+            super().setup()
+            connections.append(self.client_address)
+
         def handle_any(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             request = Asked(self.command, self.path, dict(self.headers), self.rfile.read(length))
@@ -87,7 +107,7 @@ def serving(answer: Callable[[Asked], Reply], tls: ssl.SSLContext | None = None)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield Server(f"127.0.0.1:{server.server_address[1]}", asked, "https" if tls else "http")
+        yield Server(f"127.0.0.1:{server.server_address[1]}", asked, "https" if tls else "http", connections)
     finally:
         server.shutdown()
         thread.join()

@@ -128,7 +128,7 @@ def test_a_proxy_that_is_not_there_is_named_without_its_password(
     def refuse(*_: object, **__: object) -> None:
         raise fault
 
-    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("https_proxy", "http://me:s3cret@proxy.example:3128")

@@ -7,21 +7,23 @@ import json
 import re
 import socket
 import ssl
+import string
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
+import urllib3
+
+from dlc.core.environment import hide_password
 from dlc.core.errors import RegistryError
-from dlc.registry.client.connections import find_proxy, make_opener
+from dlc.registry.client.connections import BLOCK, find_proxy, make_context, open_pools
 from dlc.registry.client.credentials import Credentials, is_loopback
 
 # The bound of one read or write, and of a whole answer.
@@ -30,7 +32,7 @@ ANSWER_SECONDS = 30.0
 UPLOAD_SECONDS = 300.0
 # Manifests and configurations are some kilobytes.
 ANSWER_BYTES = 16 << 20
-BLOCK = 64 << 10
+MOST_REDIRECTS = 10
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 # Error codes of the distribution specification.
 UNKNOWN_BLOB = ("MANIFEST_BLOB_UNKNOWN", "BLOB_UNKNOWN")
@@ -117,57 +119,87 @@ class Answer:
 
 
 def send_request(
-    opener: urllib.request.OpenerDirector, method: str, url: str, body: bytes | Path | None = None,
+    ca: Path | None, method: str, url: str, body: bytes | Path | None = None,
     headers: Mapping[str, str] | None = None, authorization: str = "",
 ) -> Answer:  # fmt: skip
-    """Return any answer, whatever its status. A body that is a Path is streamed from that file.
+    """Return any answer, whatever its status, after redirects. A body that is a Path is streamed from that file.
+
+    `ca` is a bundle of authorities that are trusted beside the host's.
 
     Raises TransientError if the connection failed, RegistryError if it would fail again.
     """
     where = f"{method} {strip_query(url)}"
+    asked = dict(headers or {})
+    # Not to be sent where a redirect leads: blobs are often served by a storage service.
+    login = {"Authorization": authorization} if authorization else {}
+    answer = _send_once(ca, method, url, body, {**asked, **login}, where)
+    for _ in range(MOST_REDIRECTS):
+        if not (url := _find_next(method, url, answer)):
+            break
+        asked = {name: value for name, value in asked.items() if not name.startswith("Content-")}
+        method = method if method == "HEAD" else "GET"
+        answer = _send_once(ca, method, url, None, asked, where)
+    return answer
+
+
+def _send_once(
+    ca: Path | None, method: str, url: str, body: bytes | Path | None, headers: Mapping[str, str], where: str
+) -> Answer:  # fmt: skip
+    """Return the answer to one request. `where` says for messages what was asked."""
     seconds = UPLOAD_SECONDS if isinstance(body, Path) else ANSWER_SECONDS
+    # A piece of a layer takes as long as a slow line needs for it.
+    whole = UPLOAD_SECONDS if "Range" in headers else ANSWER_SECONDS
     with ExitStack() as stack:
         # Opened before the request, so that a missing file is not taken for a broken connection.
         data = stack.enter_context(body.open("rb")) if isinstance(body, Path) else body
+        if body is not None:
+            size = body.stat().st_size if isinstance(body, Path) else len(body)
+            headers = {"Content-Type": "application/octet-stream", **headers, "Content-Length": str(size)}
         try:
-            asked = urllib.request.Request(url, headers=dict(headers or {}), method=method)  # noqa: S310 (see Session)
-            if body is not None:
-                asked.data = data
-                size = body.stat().st_size if isinstance(body, Path) else len(body)
-                asked.add_header("Content-Length", str(size))
-                if not asked.has_header("Content-type"):
-                    asked.add_header("Content-Type", "application/octet-stream")
-            if authorization:
-                # Not to be sent where a redirect leads: blobs are often served by a storage service.
-                asked.add_unredirected_header("Authorization", authorization)
-            try:
-                response = stack.enter_context(opener.open(asked, timeout=seconds))
-            except urllib.error.HTTPError as error:
-                response = stack.enter_context(error)
-            # A piece of a layer takes as long as a slow line needs for it.
-            whole = UPLOAD_SECONDS if asked.has_header("Range") else ANSWER_SECONDS
-            content = b"" if method == "HEAD" else _read_body(response, where, whole)
-            return Answer(response.status, response.headers, content, where)
-        except (OSError, http.client.HTTPException) as error:
-            raise _connection_error(where, error, seconds, find_proxy(url)) from None
+            response = open_pools(ca, find_proxy(url)).urlopen(
+                method, url, redirect=False, retries=False, body=data, headers=headers, timeout=seconds,
+                preload_content=False, decode_content=False,
+            )  # fmt: skip
+            stack.enter_context(response)
+            said = Message()
+            for name, value in response.headers.items():
+                said[name] = value
+            return Answer(response.status, said, _read_body(response, where, whole), where)
         except ValueError as error:
-            # An address in a Location or a realm is malformed.
+            # An address in a Location, in a realm or of a proxy is malformed.
             raise RegistryError(f"{where}: a broken address: {error}", NO_REGISTRY) from None
+        except (OSError, http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
+            raise _connection_error(where, error, seconds, hide_password(find_proxy(url))) from None
 
 
-def _read_body(response: IO[bytes], where: str, seconds: float) -> bytes:
+def _find_next(method: str, url: str, answer: Answer) -> str:
+    """Return where a redirect leads, by urllib's rules; empty for an answer that stands.
+
+    It is not followed from TLS to plain HTTP, nor to FTP, nor with a body.
+    """
+    place = answer.headers.get("Location", "")
+    if not place or answer.status not in ((301, 302, 303) if method == "POST" else (301, 302, 303, 307, 308)):
+        return ""
+    if method not in ("GET", "HEAD", "POST"):
+        return ""
+    try:
+        # http.client reads bytes that are no ASCII as this encoding's.
+        found = urllib.parse.urljoin(url, urllib.parse.quote(place, string.punctuation, "iso-8859-1"))
+    except ValueError as error:
+        raise RegistryError(f"{answer.where}: a broken address: {error}", NO_REGISTRY) from None
+    return found if found.startswith("https:" if url.startswith("https:") else ("http:", "https:")) else ""
+
+
+def _read_body(response: urllib3.BaseHTTPResponse, where: str, seconds: float) -> bytes:
     """Return the whole body, within ANSWER_BYTES bytes and so many seconds however slowly it comes."""
     end = time.monotonic() + seconds
     found = bytearray()
-    while block := response.read1(BLOCK):  # type: ignore[attr-defined]
+    while block := response.read1(BLOCK):
         found += block
         if len(found) > ANSWER_BYTES:
             raise TooLargeError(f"{where}: expected at most {ANSWER_BYTES >> 20} MiB, found more", NO_REGISTRY)
         if time.monotonic() > end:
             raise SilentError(f"{where}: no whole answer within {seconds:g} s", KEEP_TRYING)
-    # read1 takes a body that was cut off for a whole one.
-    if left := getattr(response, "length", 0):
-        raise http.client.IncompleteRead(bytes(found), left)
     return bytes(found)
 
 
@@ -201,7 +233,7 @@ def strip_query(url: str) -> str:
 
 def _connection_error(where: str, error: Exception, seconds: float, proxy: str) -> RegistryError:
     """Return the error for a failed connection, by a proxy if there is one; transient if a second try may work."""
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    cause = next((each for each in _list_causes(error) if isinstance(each, OSError | http.client.HTTPException)), error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return RegistryError(f"{where}: {cause.verify_message}", _advise_on_certificate(cause.verify_code))
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
@@ -217,6 +249,13 @@ def _connection_error(where: str, error: Exception, seconds: float, proxy: str) 
     if proxy and isinstance(cause, ConnectionRefusedError):
         return TransientError(f"{where}: the proxy {proxy}: {cause.strerror}", PROXY_REMEDY)
     return TransientError(f"{where}: {cause or type(cause).__name__}", KEEP_TRYING)
+
+
+def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and the errors that it comes from: urllib3 raises its own ones for those of the connection."""
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _advise_on_certificate(code: int) -> str:
@@ -256,7 +295,8 @@ class Session:
         self._repository = repository
         self._credentials = credentials
         self._authorization = ""
-        self._opener = make_opener(self.registry, ca)
+        make_context(ca)
+        self._ca = ca
 
     def send(
         self, method: str, path: str, *, body: bytes | Path | None = None, headers: Mapping[str, str] | None = None,
@@ -271,10 +311,10 @@ class Session:
         url = self._absolute(path)
         # The location of an upload can be another host's, signed by itself.
         ours = urllib.parse.urlsplit(url)[:2] == urllib.parse.urlsplit(self.url)[:2]
-        answer = send_request(self._opener, method, url, body, headers, self._authorization if ours else "")
+        answer = send_request(self._ca, method, url, body, headers, self._authorization if ours else "")
         if answer.status == 401 and ours:
             self._authorization = self._authorize(answer.headers.get_all("WWW-Authenticate") or [])
-            answer = send_request(self._opener, method, url, body, headers, self._authorization)
+            answer = send_request(self._ca, method, url, body, headers, self._authorization)
         if answer.status in (401, 403):
             raise self._unauthorized()
         if answer.status not in accept:
@@ -321,11 +361,11 @@ class Session:
         if known and known.identity:
             form = {**service, "scope": " ".join(self._scopes), "grant_type": "refresh_token"}
             form |= {"refresh_token": known.secret, "client_id": "dlc"}
-            answer = send_request(self._opener, "POST", realm, urllib.parse.urlencode(form).encode(), FORM)
+            answer = send_request(self._ca, "POST", realm, urllib.parse.urlencode(form).encode(), FORM)
         else:
             basic = known.basic if known else ""
             query = urllib.parse.urlencode({**service, "scope": self._scopes}, doseq=True)
-            answer = send_request(self._opener, "GET", f"{realm}?{query}", authorization=basic)
+            answer = send_request(self._ca, "GET", f"{realm}?{query}", authorization=basic)
         if answer.status in (400, 401, 403):
             raise self._unauthorized()
         if answer.status != 200:

@@ -117,6 +117,8 @@ class Repository:
         self._session = session
         self._say = say
         self._sleep = sleep
+        # By digest, until something is written.
+        self._read: dict[str, Manifest] = {}
 
     def manifest(self, reference: str) -> Manifest | None:
         """Return the manifest of an image under a tag or a digest, None if there is none."""
@@ -126,8 +128,17 @@ class Repository:
     def any_manifest(self, reference: str) -> Manifest | None:
         """Return what a tag or a digest means: an image, a document about one, or an index; None if there is none.
 
-        Raises UnreadableError for what somebody has pushed that is neither.
+        What was read by its digest is not asked for twice. Raises UnreadableError for what somebody has pushed that is
+        neither.
         """
+        if known := self._read.get(reference):
+            return known
+        found = self._ask_manifest(reference)
+        if found and found.digest == reference:
+            self._read[reference] = found
+        return found
+
+    def _ask_manifest(self, reference: str) -> Manifest | None:
         headers = {"Accept": ", ".join((*KINDS, *INDEXES))}
         path = self._path("manifests", reference)
         accept = (200, *absent(reference)) if ":" in reference else (200, 404)
@@ -169,6 +180,7 @@ class Repository:
 
     def delete(self, reference: str) -> None:
         """Remove a manifest with all its tags by its digest, or a tag. What is gone already is no error."""
+        self._read.clear()
         path = self._path("manifests", reference)
         answer = self._retry(lambda: self._session.send("DELETE", path, accept=(200, 202, 204, 404, 405)))
         if answer.status == 405:
@@ -176,6 +188,7 @@ class Repository:
 
     def put_manifest(self, reference: str, manifest: Manifest) -> bool:
         """Store a manifest under its digest or a tag. Return whether the registry lists it with its subject itself."""
+        self._read.clear()
         headers = {"Content-Type": manifest.kind}
         path = self._path("manifests", reference)
         send = self._session.send

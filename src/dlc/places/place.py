@@ -20,7 +20,7 @@ from dlc.job.job_spec import PLACES, JobSpec
 
 # This machine; of all verbs without --to.
 LOCAL = PLACES[0]
-# The launcher ends with 0 after a stop that all state was saved for: to a place, that is a job that is complete.
+# The launcher ends with 0 after a stop if all state was saved. A place would show such a job as complete.
 STOPPED, STOPPED_CODE = "DLC_STOPPED_EXIT_CODE", 143
 # The launcher's code for a host that was lost.
 LOST_CODE = 69

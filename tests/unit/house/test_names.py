@@ -84,7 +84,7 @@ def lost_words(text: str) -> Iterator[str]:
     for span in spans(text):
         name = span.partition("(")[0]
         is_name = name.isidentifier() and (name != span or re.search(r"\w_\w|[a-z][A-Z]", name))
-        if is_name and name not in {*code_words(), *FOREIGN}:
+        if is_name and name not in code_words() and name not in FOREIGN:
             yield span
 
 

@@ -1,4 +1,4 @@
-"""inspection.readme: the README table says what buildspec and locks say, and image sizes once they are built."""
+"""dlc.cli.docs: pages say what buildspec, locks and sources say, and image sizes once they are built."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def file_names() -> frozenset[str]:
 
 def has_path(written: str) -> bool:
     """Tell whether a path is there, from the root or from a folder of STARTS; words in capitals stand for any name."""
-    wanted = re.sub(r"\b[A-Z]{2,}\b(?!\.md)|(?<=DLC1)xx", "*", written.rstrip("/"))
+    wanted = re.sub(r"\b(NAME|VERB|PACKAGE|ROOM)\b|(?<=DLC1)xx", "*", written.rstrip("/"))
     if "*" in wanted:
         return any(any((ROOT / start).glob(wanted)) for start in ("", *STARTS))
     return any(f"{start}{wanted}" in all_paths() for start in ("", *(f"{start}/" for start in STARTS)))

@@ -34,9 +34,6 @@ RULES = [
     Rule("platform", r"\b(the|a|by|no|other|every|training) platforms?\b|platform's", JOBS, "image|linux/"),
     Rule("engine", r"\b[Ee]ngines?\b", ("docs/clusters.md", "docs/clusters"), "Docker"),
     Rule("channel", r"[Cc]hannel (between|is authen|is not enc)|(hosts'|group's) channel", ("docs", "src")),
-    Rule(
-        "attestation", r"\b[Aa]ttestations?\b", ("README.md", "docs/catalogue.md", "docs/pushing.md", "src/dlc/proof")
-    ),
 ]
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dlc.buildspec.schema_docs import make_marks, update_between
 from dlc.cli.shared import house_figures
 from dlc.core import labels
 from dlc.core.checkout import find_root, read_tree
@@ -19,10 +20,9 @@ from dlc.plan.targets import Target
 HELP = "update the tables of images in README.md and of rooms in docs/architecture.md"
 EXAMPLE = "dlc docs --check"
 README = "README.md"
-BEGIN, END = "<!-- images: `dlc docs` writes this -->\n", "<!-- end of images -->\n"
+VERB = "dlc docs"
+IMAGES, ROOMS, HOUSE = "images", "rooms", "house"
 ARCHITECTURE = "docs/architecture.md"
-ROOMS = ("<!-- rooms: `dlc docs` writes this -->\n", "<!-- end of rooms -->\n")
-HOUSE = ("<!-- house: `dlc docs` writes this -->\n", "<!-- end of house -->\n")
 HEAD = ("| id | framework | device | Python | system | size |", "|---|---|---|---|---|---|")
 NOT_BUILT = "not built yet"
 
@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         _require_current(fresh_images == images_before, README, "of images is not what the buildspec says")
         is_near = all(
-            house_figures.is_near(_read_between(rooms_before, marks), _read_between(fresh_rooms, marks))
-            for marks in (ROOMS, HOUSE)
+            house_figures.is_near(read_table(rooms_before, name), read_table(fresh_rooms, name))
+            for name in (ROOMS, HOUSE)
         )
         _require_current(is_near, ARCHITECTURE, "of rooms is off by more than a tenth")
         return 0
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def _require_current(is_current: bool, page: str, fault: str) -> None:
     """Raise SpecError for a stale table."""
     if not is_current:
-        raise SpecError(f"{page}: the table {fault}", "dlc docs")
+        raise SpecError(f"{page}: the table {fault}", VERB)
 
 
 def read_sizes(sources: Path) -> dict[str, house_figures.FileSize]:
@@ -75,8 +75,8 @@ def read_sizes(sources: Path) -> dict[str, house_figures.FileSize]:
 
 def update_rooms(document: str, files: Mapping[str, house_figures.FileSize]) -> str:
     """Return the page of the rooms with both of its tables updated; unchanged if it has no markers."""
-    document = _write_between(document, ROOMS, house_figures.make_rooms_table(files))
-    return _write_between(document, HOUSE, house_figures.make_house_table(files))
+    document = update_between(document, ROOMS, house_figures.make_rooms_table(files), VERB)
+    return update_between(document, HOUSE, house_figures.make_house_table(files), VERB)
 
 
 def _sizes_now(plan: Plan) -> dict[str, int]:
@@ -93,18 +93,13 @@ def update_table(document: str, targets: Sequence[Target], sizes: Mapping[str, i
     `sizes` are the bytes, unpacked, of the images that are built, by id. The others keep the size that the table has
     for the same framework version, if any.
     """
-    return _write_between(document, (BEGIN, END), make_table(document, targets, sizes))
+    return update_between(document, IMAGES, make_table(document, targets, sizes), VERB)
 
 
-def _write_between(document: str, marks: tuple[str, str], table: str) -> str:
-    """Return the document with `table` between the marks."""
-    begin, end = marks
-    return re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: begin + table + end, document, flags=re.DOTALL)
-
-
-def _read_between(document: str, marks: tuple[str, str]) -> str:
-    """Return what stands between the marks."""
-    return document.partition(marks[0])[2].partition(marks[1])[0]
+def read_table(document: str, name: str) -> str:
+    """Return the table between the marks of `name`."""
+    begin, end = make_marks(name, VERB)
+    return document.partition(begin)[2].partition(end)[0]
 
 
 def make_table(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.cli.docs import ARCHITECTURE, HOUSE, ROOMS, read_sizes, update_rooms
+from dlc.cli.docs import ARCHITECTURE, HOUSE, ROOMS, read_sizes, read_table, update_rooms
 from dlc.cli.shared.house_figures import FileSize, find_room, is_near, make_rooms_table, measure_file
 from dlc.core.checkout import find_root
 
@@ -57,7 +57,7 @@ def test_the_tables_of_architecture_md_are_current() -> None:
     """`dlc docs` writes them anew."""
     text = (find_root() / ARCHITECTURE).read_text()
     fresh = update_rooms(text, read_sizes(find_root() / "src"))
-    for begin, end in (ROOMS, HOUSE):
-        written, now = (page.partition(begin)[2].partition(end)[0] for page in (text, fresh))
+    for name in (ROOMS, HOUSE):
+        written, now = (read_table(page, name) for page in (text, fresh))
         assert now
         assert is_near(written, now), now

@@ -40,7 +40,7 @@ USERS = {
     "DLC_ELASTIC": "jobs on hosts that are taken away, such as spot instances",
     "DLC_HOROVOD_CONTROLLER": "Adasum without GPUs; scripts that call MPI beside Horovod",
     "DLC_TF_CHIEF": "ParameterServerStrategy before TensorFlow 2.16, which wants `chief`",
-    "DLC_STOP_GRACE": "a script that saves for longer, or shorter, than the platform's usual time",
+    "DLC_STOP_GRACE": "a script that saves for longer, or shorter, than the place's usual time",
     "DLC_TERMINATION_GRACE": "a pod with its own terminationGracePeriodSeconds; `docker stop -t`",
     "DLC_STOPPED_EXIT_CODE": "Kubernetes, which takes 0 as complete, for a job to be started again",
     "DLC_LOGS": "whoever looks for one rank's lines, or reads events by a program",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Trains the example of an image through its launcher, as a training platform would, and says where the model went.
+# Trains the example of an image through its launcher, as SageMaker would, and says where the model went.
 # usage: run-example.sh IMAGE_ID
 set -eu
 cd "$(dirname "$0")/.."

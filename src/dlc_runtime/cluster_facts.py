@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-DEFAULT_GROUP = "homogeneousCluster"  # the platform's name for the only group of an ordinary job
+DEFAULT_GROUP = "homogeneousCluster"  # SageMaker's name for the only group of an ordinary job
 ALONE = "localhost"
 CONFIG_FOLDER = "/opt/ml/input/config"
 
@@ -100,7 +100,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Cluster:
 
 
 def _groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[str]]:
-    """Group name -> its hosts. The platform may list one name several times: those are one group here."""
+    """Group name -> its hosts. SageMaker may list one name several times: those are one group here."""
     found: dict[str, list[str]] = {}
     for item in _listed(environ):
         try:
@@ -114,7 +114,7 @@ def _groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[str]
 
 
 def _listed(environ: Mapping[str, str]) -> Iterable[Any]:
-    """Return the groups as the platform lists them: from a variable, else from its file.
+    """Return the groups as SageMaker lists them: from a variable, else from its file.
 
     A job of a thousand hosts has no variable: it would be longer than Linux takes.
     """

@@ -20,12 +20,15 @@ NO_VERBS = frozenset(
         "its that this those these if because only also and or but two three seconds bytes true false",
     )
 )
+WORD = r"[A-Za-z']+"
+# Words that stand for a noun, so that the reader looks for it in the sentence before; None is Python's
+FOR_NOUNS = re.compile(r"\b(?:[Oo]nes?|none|[Ww]hat|[Tt]hose|[Nn]either|[Ee]ither|[Tt]hat (?:of|which|one))\b")
 # Comments for linters and type checkers
 FOR_PROGRAMS = re.compile(r"#\s*(type:|noqa|ruff|pragma|fmt:|!)")
 
 
 class Share(NamedTuple):
-    """How many of all are of a kind: docstrings without a verb, comments at the end of a line."""
+    """How many of all are of a kind: docstrings without a verb, comments at the end of a line, words for nouns."""
 
     found: int
     of: int
@@ -34,6 +37,11 @@ class Share(NamedTuple):
     def percent(self) -> float:
         """Return the share in percent; 0 of nothing."""
         return 100 * self.found / self.of if self.of else 0.0
+
+    @property
+    def per_thousand(self) -> float:
+        """Return how many there are in a thousand; 0 of nothing."""
+        return 10 * self.percent
 
 
 class Prose(NamedTuple):
@@ -44,6 +52,8 @@ class Prose(NamedTuple):
     where_for_if: Share
     comments_at_line_ends: Share
     names_of_one_word: Share
+    # Of all words
+    words_for_nouns: Share
 
 
 def count_prose(text: str) -> Prose:
@@ -53,14 +63,26 @@ def count_prose(text: str) -> Prose:
     told = [told for node in functions if (told := ast.get_docstring(node))]
     others = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.ClassDef))]
     at_ends, comments = _find_comments(text)
-    words = Counter(re.findall(r"[a-z']+", " ".join((*told, *others, *comments)).lower()))
+    prose = " ".join((*told, *others, *comments))
+    words = Counter(re.findall(WORD, prose.lower()))
     names = [node.name.strip("_") for node in functions if not node.name.startswith("__")]
     return Prose(
         Share(sum(_first_word(doc) in NO_VERBS for doc in told), len(told)),
         Share(words["where"], words["where"] + words["if"]),
         Share(at_ends, len(comments)),
         Share(sum("_" not in name for name in names), len(names)),
+        count_words_for_nouns(prose),
     )
+
+
+def count_page(text: str) -> Share:
+    """Count the words of a page that stand for nouns, outside of its examples and of what is in backticks."""
+    return count_words_for_nouns(re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def count_words_for_nouns(prose: str) -> Share:
+    """Count the words that stand for a noun, and all words."""
+    return Share(len(FOR_NOUNS.findall(prose)), len(re.findall(WORD, prose)))
 
 
 def add_up(files: Iterable[Prose]) -> Prose:

@@ -32,7 +32,7 @@ HEADER_LINES = 3
 MOST_NAMED = 5
 # A requirement line and the indented lines (hashes) that continue it.
 ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+).*(?:\n +.*)*", re.MULTILINE)
-# Framework -> the packages that contain it. Those of one framework write into the same folder.
+# Framework -> the packages that contain it. Packages of one framework write into the same folder.
 FRAMEWORKS = {
     "pytorch": ("torch",),
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "tf-nightly"),
@@ -43,7 +43,7 @@ TENSORFLOW_CPU = "tensorflow-cpu"
 # From CUDA 13 on NVIDIA's wheels have no suffix; of these the version begins with CUDA's major.
 VERSIONED = re.compile(r"(nvidia-(cublas|cuda-[a-z-]+|nvjitlink|nvtx)|cuda-(toolkit|bindings|python))$")
 SUFFIXED = re.compile(r"^nvidia-.*-cu(\d+)$|-cuda(\d\d)")
-# What CUDA's runtime is called; its version is CUDA's.
+# The package of CUDA's runtime; its version is CUDA's.
 RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?$")
 LOCAL = re.compile(r"\+cu(\d+)\d$")
 # A line of `uv pip compile --annotation-style line`.
@@ -52,7 +52,7 @@ BUILDSPEC = "the buildspec"
 
 
 def with_headers(digest: str, texts: Mapping[str, str], platform: str = PLATFORM) -> dict[str, str]:
-    """Return the lock files, by name, with these entries. `digest` is of what they were resolved from."""
+    """Return the lock files, by name, with these entries. `digest` is the digest of the requirements."""
     head = f"{INPUT}{digest}\n{FOR}{platform}\n{CONTENT}{_hash_entries(texts)}\n"
     return {name: head + texts[name] for name in _list_names(texts)}
 
@@ -68,12 +68,12 @@ def without_headers(files: Tree) -> Tree:
 
 
 def _list_names(files: Iterable[str]) -> list[str]:
-    """List those of ALL_FILES that are there, in their order."""
+    """List the files of ALL_FILES that are there, in their order."""
     return [name for name in ALL_FILES if name in files]
 
 
 def is_thin(tree: Tree, variant: Variant) -> bool:
-    """Tell whether an image is a released one with a layer on top: its lock has what the project adds by itself."""
+    """Tell whether an image is a released image with a layer on top: its lock has the added packages by themselves."""
     return variant.base is not None and f"{variant.lock_folder}/{ADDED}" in tree
 
 
@@ -120,7 +120,7 @@ def _parse_file(data: bytes) -> Mapping[str, str]:
 
 
 def framework_version(tree: Tree, variant: Variant) -> str:
-    """Return the locked version of the framework itself. Raises LockError if the lock holds none."""
+    """Return the locked version of the framework itself. Raises LockError if it is not in the lock."""
     name = normal_name(variant.framework_requirements[0])
     found = locked_versions(tree, variant)
     if name not in found:
@@ -263,7 +263,7 @@ def find_conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str
 
 
 def cuda_major(name: str, version: str) -> str:
-    """Return the CUDA major that a package belongs to, as in `12`; empty if it belongs to none."""
+    """Return the CUDA major that a package belongs to, as in `12`; empty if it belongs to no CUDA."""
     if match := SUFFIXED.search(name):
         return match[1] or match[2]
     if match := LOCAL.search(version):
@@ -298,7 +298,7 @@ def find_chain(
 ) -> list[str]:  # fmt: skip
     """Find the shortest chain of requirements from the buildspec to a package; the package is last.
 
-    `starts`: packages of which one begins the chain, if any chain does.
+    `starts`: packages with which the chain begins, if there is a chain.
     """
     chains = deque([[name]])
     seen = {name}
@@ -326,7 +326,7 @@ def _parse_requirer(words: str) -> str:
 
 
 def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:
-    """Raise one LockError for all committed locks with a conflict; `dlc lock` shows the chains of requirements."""
+    """Raise a LockError for all committed locks with a conflict; `dlc lock` shows the chains of requirements."""
     lines = []
     broken: dict[str, None] = {}
     for variant in variants:

@@ -78,9 +78,14 @@ def update_keys(document: str, name: str, model: type[BaseModel]) -> str:
     return update_between(document, f"keys of {name}", "\n".join(["| key | meaning |", "|---|---|", *rows]) + "\n")
 
 
-def update_between(document: str, name: str, table: str) -> str:
-    """Return a document with what stands between the marks of `name` replaced."""
-    begin, end = f"<!-- {name}: `dlc schema` writes this -->\n", f"<!-- end of {name} -->\n"
+def make_marks(name: str, verb: str = "dlc schema") -> tuple[str, str]:
+    """Return the lines before and behind a table that a verb writes."""
+    return f"<!-- {name}: `{verb}` writes this -->\n", f"<!-- end of {name} -->\n"
+
+
+def update_between(document: str, name: str, table: str, verb: str = "dlc schema") -> str:
+    """Return a document with `table` between the marks of `name`; unchanged if it has no such marks."""
+    begin, end = make_marks(name, verb)
     return re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: begin + table + end, document, flags=re.DOTALL)
 
 

@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError; an option that is none comes with the one that is meant."""
+        """Raise UsageError; for an unknown option it names a similar option."""
         unknown = message.removeprefix(UNRECOGNIZED).split() if message.startswith(UNRECOGNIZED) else []
         names = [word.partition("=")[0].removeprefix("--") for word in unknown if word.startswith("--")]
         known = [option.removeprefix("--") for option in self._option_string_actions if option.startswith("--")]

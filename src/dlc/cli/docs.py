@@ -1,11 +1,14 @@
-"""`dlc docs`: updates the README's table of images, from buildspec and locks, with the size of each built image."""
+"""`dlc docs`: updates the tables that pages take from the code: images in the README, rooms in architecture.md."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from dlc.buildspec.schema_docs import make_marks, update_between
+from dlc.cli.shared import house_figures
 from dlc.core import labels
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import SpecError
@@ -14,10 +17,12 @@ from dlc.engine.connection import connect
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import Target
 
-HELP = "update the README's table of images, with the sizes of those that are built"
+HELP = "update the tables of images in README.md and of rooms in docs/architecture.md"
 EXAMPLE = "dlc docs --check"
 README = "README.md"
-BEGIN, END = "<!-- images: `dlc docs` writes this -->\n", "<!-- end of images -->\n"
+VERB = "dlc docs"
+IMAGES, ROOMS, HOUSE = "images", "rooms", "house"
+ARCHITECTURE = "docs/architecture.md"
 HEAD = ("| id | framework | device | Python | system | size |", "|---|---|---|---|---|---|")
 NOT_BUILT = "not built yet"
 
@@ -31,20 +36,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Update the table, with the sizes of images that are up to date. With --check, raise SpecError if stale."""
+    """Update the tables, with the sizes of images that are up to date. With --check, raise SpecError if stale."""
     root = find_root()
     plan = make_plan(read_tree(root))
-    path = root / README
-    before = path.read_text(encoding="utf-8")
     targets = [plan.target(identifier) for identifier in plan.selected]
-    fresh = update_table(before, targets, {} if args.check else _sizes_now(plan))
-    if fresh == before:
-        return 0
+    images_before = (root / README).read_text(encoding="utf-8")
+    rooms_before = (root / ARCHITECTURE).read_text(encoding="utf-8")
+    fresh_images = update_table(images_before, targets, {} if args.check else _sizes_now(plan))
+    fresh_rooms = update_rooms(rooms_before, read_sizes(root / "src"))
     if args.check:
-        raise SpecError(f"{README}: the table of images is not what the buildspec says", "dlc docs")
-    path.write_text(fresh, encoding="utf-8")
-    print(README)
+        _require_current(fresh_images == images_before, README, "of images is not what the buildspec says")
+        is_near = all(
+            house_figures.is_near(read_table(rooms_before, name), read_table(fresh_rooms, name))
+            for name in (ROOMS, HOUSE)
+        )
+        _require_current(is_near, ARCHITECTURE, "of rooms is off by more than a tenth")
+        return 0
+    for name, before, fresh in ((README, images_before, fresh_images), (ARCHITECTURE, rooms_before, fresh_rooms)):
+        if fresh != before:
+            (root / name).write_text(fresh, encoding="utf-8")
+            print(name)
     return 0
+
+
+def _require_current(is_current: bool, page: str, fault: str) -> None:
+    """Raise SpecError for a stale table."""
+    if not is_current:
+        raise SpecError(f"{page}: the table {fault}", VERB)
+
+
+def read_sizes(sources: Path) -> dict[str, house_figures.FileSize]:
+    """Return what is counted of each Python file, by its path below `sources`."""
+    files = sorted(sources.rglob("*.py"))
+    return {
+        str(file.relative_to(sources)): house_figures.measure_file(file.read_text(encoding="utf-8")) for file in files
+    }
+
+
+def update_rooms(document: str, files: Mapping[str, house_figures.FileSize]) -> str:
+    """Return the page of the rooms with both of its tables updated; unchanged if it has no markers."""
+    document = update_between(document, ROOMS, house_figures.make_rooms_table(files), VERB)
+    return update_between(document, HOUSE, house_figures.make_house_table(files), VERB)
 
 
 def _sizes_now(plan: Plan) -> dict[str, int]:
@@ -61,8 +93,13 @@ def update_table(document: str, targets: Sequence[Target], sizes: Mapping[str, i
     `sizes` are the bytes, unpacked, of the images that are built, by id. The others keep the size that the table has
     for the same framework version, if any.
     """
-    written = BEGIN + make_table(document, targets, sizes) + END
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: written, document, flags=re.DOTALL)
+    return update_between(document, IMAGES, make_table(document, targets, sizes), VERB)
+
+
+def read_table(document: str, name: str) -> str:
+    """Return the table between the marks of `name`."""
+    begin, end = make_marks(name, VERB)
+    return document.partition(begin)[2].partition(end)[0]
 
 
 def make_table(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:

@@ -208,7 +208,7 @@ def read_own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
 
 
 def mirror_variable(index: str) -> str:
-    """Return `DLC_INDEX_PYTORCH_CPU` for `pytorch-cpu`."""
+    """Return DLC_INDEX_PYTORCH_CPU for `pytorch-cpu`."""
     return MIRROR + index.upper().replace("-", "_")
 
 

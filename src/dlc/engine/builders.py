@@ -1,4 +1,4 @@
-"""Builders of docker buildx: which driver one has, for which platforms it builds, and whether it answers."""
+"""Builders of docker buildx: the driver of a builder, its platforms, and whether it answers."""
 
 from __future__ import annotations
 

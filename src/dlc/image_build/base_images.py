@@ -29,7 +29,7 @@ PASSING = re.compile(
 def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -> Plan:
     """Make the plan for these images, with the digests of their base images in its content keys.
 
-    Raises BaseImageError for a base image that does not exist, and LockError as `plan_of` does.
+    Raises BaseImageError for a base image that does not exist, and LockError as `plan_variants` does.
     """
     plan = plan_variants(variants, tree)
     found = resolve_base_images(plan, engine)

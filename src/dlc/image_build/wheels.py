@@ -278,7 +278,7 @@ def _pip_environment(address: str) -> Mapping[str, str]:
 
 
 def _pip_reason(stderr: str, log: Path, address: str) -> str:
-    """Return what pip says last, and that it got no answer if it got none."""
+    """Return pip's last error, and say so if the index gave no answer."""
     unread = UNREAD.findall(log.read_text(errors="replace")) if log.is_file() else []
     lines = stderr.replace(address, hide_password(address)).strip().splitlines()
     errors = [line for line in lines if line.startswith("ERROR:") and line != EXCEPTION] or lines[-1:]

@@ -2,7 +2,7 @@
 
 CUDA code lies in the ELF section `.nv_fatbin`: containers of entries, of which each is machine code (for one compute
 capability, and later minor ones of the same major) or PTX (the driver compiles it, for that capability and all later).
-The headers are those of CUDA's `fatbinary` tool; the code behind them may be compressed and is not looked at.
+The headers are those of CUDA's tool fatbinary; the code behind them may be compressed and is not looked at.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from dlc.job.values import (
     is_address,
 )
 
-# The platform's name for the only group of a job.
+# SageMaker's name for the only group of a job.
 ONLY_GROUP = "homogeneousCluster"
 # A limit: memory is taken when data loaders write to it.
 SHARED_MEMORY = "8g"

@@ -1,8 +1,8 @@
 """What a place offers that runs jobs. May import core, buildspec, job.
 
 A place is a room `dlc.places.NAME` whose package, or module, has the attributes of `Place`. It is imported by its name
-when `--to NAME` asks for it, and imports its platform's client only if that is used. `OPTIONS`, `refuse_job` and
-`render_job` are pure; the others are the thin edge: they run the platform's own client and nothing else.
+when `--to NAME` asks for it, and imports its client only if that is used. `OPTIONS`, `refuse_job` and
+`render_job` are pure; the others are the thin edge: they run the place's own client and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dlc.job.job_spec import PLACES, JobSpec
 
 # This machine; of all verbs without --to.
 LOCAL = PLACES[0]
-# The launcher ends with 0 after a stop that all state was saved for: to a place, that is a job that is complete.
+# The launcher ends with 0 after a stop if all state was saved. A place would show such a job as complete.
 STOPPED, STOPPED_CODE = "DLC_STOPPED_EXIT_CODE", 143
 # The launcher's code for a host that was lost.
 LOST_CODE = 69
@@ -48,7 +48,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Document:
-    """What the platform's client is given."""
+    """What the place's client is given."""
 
     # The name of the file, such as job.sbatch or jobset.yml.
     name: str
@@ -60,15 +60,15 @@ class Document:
 
 @dataclass(frozen=True)
 class ListedJob:
-    """A job as a platform tells of it."""
+    """A job as a place tells of it."""
 
-    # What the platform calls it: 4711, a name.
+    # What the place calls it: 4711, a name.
     id: str
     # The job's own name.
     name: str
-    # The platform's word.
+    # The place's word.
     state: str
-    # As the platform says it; empty if it does not.
+    # As the place says it; empty if it does not.
     since: str = ""
     hosts: str = ""
 
@@ -91,22 +91,22 @@ class Place(Protocol):
         """
 
     def submit_job(self, job: JobSpec, options: Any, document: Document, secrets: Mapping[str, str]) -> str:
-        """Hand the document to the platform; return the job's id there.
+        """Hand the document to the place; return the job's id there.
 
         `secrets` are the values of `job.secrets`. If a later step fails, what earlier ones made is removed.
         """
 
     def list_jobs(self, options: Any) -> list[ListedJob]:
-        """Return the jobs that run or wait there, and those that ended lately if the platform says so."""
+        """Return the jobs that run or wait there, and those that ended lately if the place says so."""
 
     def print_logs(self, job_id: str, options: Any, out: TextIO, *, follow: bool) -> None:
         """Print the job's lines; with `follow` until it ends."""
 
     def wait_for_job(self, job_id: str, options: Any) -> int:
-        """Return the job's exit code when it has ended: the launcher's own if the platform tells it, else 1."""
+        """Return the job's exit code when it has ended: the launcher's own if the place tells it, else 1."""
 
     def stop_job(self, job_id: str, options: Any) -> str:
-        """Stop the job as the platform does: its hosts have the job's grace to save. Return a line that says so."""
+        """Stop the job as the place does: its hosts have the job's grace to save. Return a line that says so."""
 
 
 def say_asked(job_id: str) -> str:

@@ -20,7 +20,7 @@ BUNDLES = "application/vnd.dev.sigstore.bundle"
 
 @dataclass(frozen=True)
 class Bundle:
-    """A signed statement as it lies in a registry. `data`: all of it, for those who read more of it."""
+    """A signed statement as it lies in a registry. `data` is the whole file, for callers that read other fields."""
 
     payload: bytes
     kind: str

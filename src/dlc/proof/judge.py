@@ -27,7 +27,7 @@ MOST_NAMED = 5
 # The content key that the sources here give to an image of this origin; None if they say nothing of such images.
 # Raises DlcError if they should say it, and build no such image.
 BuildKey = Callable[[Origin], str | None]
-# Why that key may be another one although the sources are the same: other tools; empty for the same tools.
+# Why that key may differ although the sources are the same: other tools; empty for the same tools.
 Explain = Callable[[Origin], str]
 T = TypeVar("T")
 NO_SOURCES = "the sources", "run it in the checkout that the image was built from"
@@ -36,7 +36,7 @@ NO_NAME = "the name", "no signed provenance says it"
 
 @dataclass(frozen=True)
 class Subject:
-    """What a signed provenance says an image is. `names`: all that it was pushed as."""
+    """The image that a signed provenance describes. `names`: all that it was pushed as."""
 
     id: str
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ def _shorten(revision: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was proven, a line for each kind of proof, and the reasons to refuse the image, none if it passes."""
+    """A line for each kind of proof that holds, and the reasons to refuse the image; no reason if it passes."""
 
     proven: tuple[tuple[str, str], ...]
     refusals: tuple[Refusal, ...]
@@ -80,7 +80,7 @@ class Chosen(Generic[T]):
 
 
 class Judgement:
-    """Collects what is proven and what is refused while the proofs are looked at one after the other."""
+    """Collects proofs and refusals while the statements are looked at in turn."""
 
     def __init__(self, opened: Opened, policy: Policy, now: datetime, explain: Explain = lambda _: "") -> None:
         self.opened = opened
@@ -107,7 +107,7 @@ class Judgement:
         self.refusals.append(Refusal(name, text))
 
     def find(self, kind: str) -> Sequence[Signed]:
-        """Return the statements of a kind; if there are none and the policy wants one, the image is refused."""
+        """Return the statements of a kind; without a statement that the policy wants, the image is refused."""
         found = self.opened.find(kind)
         if not found and NAMES[kind] in self.required:
             self.refusals.append(self.opened.explain(kind))
@@ -116,7 +116,7 @@ class Judgement:
     def read_all(self, kind: str, read: Callable[[Predicate], T]) -> Iterator[tuple[T, str]]:
         """Yield what each statement of a kind says, and its signer.
 
-        If none can be read and the policy wants one, the image is refused.
+        If no statement can be read and the policy wants one, the image is refused.
         """
         unread: list[Refusal] = []
         count = 0
@@ -136,7 +136,7 @@ class Judgement:
     ) -> Chosen[T] | None:
         """Return a provenance that nothing speaks against.
 
-        If there are others only, the image is refused for the first one's faults.
+        If there are others only, the image is refused for the faults of the first.
         """
         faulty: list[tuple[Chosen[T], list[Refusal]]] = []
         for said, signer in self.read_all(PROVENANCE, read):
@@ -156,7 +156,7 @@ def judge(
 ) -> Verdict:  # fmt: skip
     """Judge an image. `build_key` is asked only if the policy compares the image with the sources here.
 
-    `name` is the one that the image was asked for by, empty if that was its digest.
+    `name` is the name by which the image was asked for, empty if that was its digest.
     """
     judgement = Judgement(open_evidence(evidence, verifiers), policy, now, explain)
     judgement.unchecked += note_unread(evidence)
@@ -180,7 +180,7 @@ def note_unread(evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def _judge_provenance(judgement: Judgement, evidence: Evidence, build_key: BuildKey, name: str) -> Subject | None:
-    """Return what a provenance says the image is; one that no policy requires is looked at too."""
+    """Return the image that a provenance describes; a provenance that no policy requires is looked at too."""
     compared: list[Origin] = []
 
     def compare(origin: Origin) -> str | None:
@@ -210,7 +210,7 @@ def _judge_provenance(judgement: Judgement, evidence: Evidence, build_key: Build
 def _list_faults(
     origin: Origin, judgement: Judgement, evidence: Evidence, build_key: BuildKey, name: str
 ) -> Iterator[Refusal]:
-    """Yield what speaks against a provenance."""
+    """Yield the faults of a provenance."""
     policy = judgement.policy
     own = {ID: origin.id, KEY: origin.key, PLATFORM: origin.platform, REVISION: origin.revision}
     for label, said in own.items():
@@ -241,7 +241,7 @@ def _list_faults(
 
 
 def list_builder_faults(policy: Policy, builder: str) -> Iterator[Refusal]:
-    """Yield what speaks against a builder."""
+    """Yield the faults of a builder."""
     if policy.builders and not any(fnmatchcase(builder, glob) for glob in policy.builders):
         yield Refusal("builder-not-allowed", f"expected {' or '.join(policy.builders)}, found {builder}")
 
@@ -256,7 +256,7 @@ def _judge_age(judgement: Judgement, evidence: Evidence) -> None:
 
 
 def _require_recent(judgement: Judgement, name: str, moment: datetime, most_days: int) -> None:
-    """Refuse what is older than the policy allows, and what is of a later day than today."""
+    """Refuse a date before the policy's limit, and a date after today."""
     age = judgement.now - moment
     if age < -SKEW:
         judgement.refuse(
@@ -287,7 +287,7 @@ def _judge_bill(judgement: Judgement, evidence: Evidence) -> None:
 
 
 def _judge_scan(judgement: Judgement) -> None:
-    """Look at the newest scan: what an older one said of the same image does not count any more."""
+    """Look at the newest scan: older scans of the same image do not count."""
     scans = sorted(judgement.read_all(SCAN, read_scan), key=lambda pair: pair[0].finished)
     if not scans:
         return

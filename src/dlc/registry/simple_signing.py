@@ -87,9 +87,9 @@ def read_signature(layer: Mapping[str, Any]) -> bytes | None:
 
 
 def join_signatures(there: Manifest, added: Sequence[Mapping[str, Any]]) -> tuple[Manifest, bytes] | None:
-    """Return a manifest with signatures and its configuration, with those that are added behind those of another.
+    """Return the manifest `there` with the signatures of `added` at its end, and its configuration.
 
-    None if it has all of them.
+    Return None if `there` has all these signatures already.
     """
     old = list(there.content["layers"])
     new = [layer for layer in added if layer not in old]

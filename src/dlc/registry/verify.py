@@ -37,7 +37,7 @@ def verify_served(inspected: Inspected, repository: Repository, digest: str) -> 
 
 
 def find_planned(repository: Repository, tag: str, target: Target) -> Manifest | None:
-    """Return the image that a tag means, if it is what the plan builds; None for another one, and for none."""
+    """Return the image that a tag means; None if there is no such tag, or if the plan builds another image."""
     found = repository.manifest(tag)
     with suppress(MismatchError):
         return verify_planned(repository, found.digest, target) if found else None

@@ -1,4 +1,4 @@
-"""HTML as values: text is escaped unless it is `Html`, and only this module and `markdown` make `Html`. Pure."""
+"""HTML as values: text is escaped unless it is `Html`, and only this module and `documents.py` make `Html`. Pure."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def is_dataset(script: Script, node: cst.CSTNode | None) -> bool:
 
 
 def words(name: str) -> list[str]:
-    """Split a name: `trainDataset`, `train_dataset` -> train, dataset."""
+    """Split a name: trainDataset and train_dataset give train, dataset."""
     return [one for one in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()) if one]
 
 

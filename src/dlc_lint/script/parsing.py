@@ -69,7 +69,7 @@ def decode(content: bytes, path: str) -> str:
         what = f"byte 0x{content[error.start]:02x} is not {name}"
         raise BadScriptError(path, line, f"{what}: expected a script in {name}", "save the file as UTF-8") from error
     except (SyntaxError, LookupError, UnicodeError) as error:
-        # A codec such as `undefined` raises nothing better.
+        # The codec "undefined" raises nothing better.
         remedy = "save the file as UTF-8, without a line that says another encoding"
         raise BadScriptError(path, 1, f"{error}: expected an encoding that Python knows", remedy) from error
 

@@ -205,7 +205,7 @@ def _say(text: str) -> None:
 
 # For the others to come and hear it: a busy engine may start them much later
 BOUND_SECONDS = 60.0
-# If the platform ends this host soon
+# If the place ends this host soon
 STOP_SECONDS = 3.0
 LAST_HEARTBEAT_SECONDS = 5.0
 LOOK_SECONDS = 0.02
@@ -263,7 +263,7 @@ def require_token(environ: Mapping[str, str]) -> None:
             "MPI over several hosts lets one start programs on the others, and nothing secret tells this job's hosts"
             " from others",
             where=JOB_TOKEN,
-            expected="a token, or the platform's own job name (TRAINING_JOB_NAME)",
+            expected="a token, or the place's own job name (TRAINING_JOB_NAME)",
             found="neither",
             remedy=KEY_REMEDY,
         )

@@ -259,7 +259,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def _mark_success(path: str) -> None:
-    # Tools around the platform look for it
+    # Tools around SageMaker look for it
     try:
         with open(path, "w", encoding="ascii"):
             pass

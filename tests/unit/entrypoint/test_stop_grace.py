@@ -38,4 +38,4 @@ def test_what_a_stop_is_taken_to_leave_is_said_where_only_a_default_tells_it() -
 def test_at_the_first_signal_the_seconds_that_are_left_are_said_with_the_variable_that_gives_more() -> None:
     said = describe_stop("stopped by SIGTERM", Settings(stop_grace=7.0, stop_margin=3.0))
     assert said.startswith("stopped by SIGTERM: ")
-    assert "7 s to save of the 10 s until the platform's SIGKILL (DLC_TERMINATION_GRACE)" in said
+    assert "7 s to save of the 10 s until the place's SIGKILL (DLC_TERMINATION_GRACE)" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 from dlc.core.environment import find_ca_bundle
 from dlc.job.job_spec import PROGRAMS, SHARED_MEMORY, STOP_SECONDS, GroupSpec, JobSpec
 
-# The platform's SDK calls the type of a machine that is no instance so.
+# SageMaker's SDK calls the type of a machine that is no instance so.
 LOCAL_INSTANCE = "local"
 # Of a job on this machine.
 MOST_HOSTS = 100
@@ -103,7 +103,7 @@ class Job:
 
 
 def name_hosts(sizes: Sequence[int]) -> list[tuple[str, ...]]:
-    """Name hosts algo-1, algo-2, ... as the platform does, dealt out to groups of these sizes in their order."""
+    """Name hosts algo-1, algo-2, ... as SageMaker does, dealt out to groups of these sizes in their order."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [
         tuple(f"algo-{number}" for number in range(start + 1, start + size + 1))
@@ -142,7 +142,7 @@ def make_job(spec: JobSpec, environ: Mapping[str, str], token: str) -> Job:
         user=spec.user,
         shared_memory=spec.shared_memory,
         stop_seconds=spec.grace,
-        # As the platform starts a container whose job has arguments.
+        # As SageMaker starts a container whose job has arguments.
         command=("train", *spec.arguments),
     )  # fmt: skip
 

@@ -267,5 +267,5 @@ def translate_paths(text: str, job: Job, host: str) -> str:
 
 
 def _read_failure(path: Path) -> str:
-    """Return what a platform would show of a failure file: its beginning, which ends with the process's last line."""
+    """Return what SageMaker would show of a failure file: its beginning, which ends with the process's last line."""
     return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""

@@ -22,7 +22,7 @@ CHECKPOINTS = "/opt/ml/checkpoints"
 PROGRAMS = "DLC_GROUP_PROGRAMS"
 # The hyperparameter that says the same, with room for 2,500 characters instead of 512.
 PROGRAMS_PARAMETER = "sagemaker_group_programs"
-# The launcher knows the platform's 120 seconds, and makes the token of the job's ARN.
+# The launcher knows SageMaker's 120 seconds, and makes the token of the job's ARN.
 LEFT_OUT = (GRACE, TOKEN, PROGRAMS)
 # In place of a secret's value, which nobody is shown.
 HIDDEN = "(hidden)"

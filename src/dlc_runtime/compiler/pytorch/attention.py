@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ATTENTION = torch.nn.functional.scaled_dot_product_attention
 PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-# A mask that shows everything; one that shows what is not later.
+# A mask that shows all positions; a mask that shows no later position.
 FULL, CAUSAL = "full", "causal"
 # Operations that make the masks of a graph.
 MOST_MAKERS = 500

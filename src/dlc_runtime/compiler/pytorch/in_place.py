@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 COMPILED = "_compiled_call_impl"
 # Steps in a row that may end while a backward is to come.
 MOST_HELD_STEPS = 32
-# What a function of ours has of the one that it stands for.
+# Attributes that a function of ours copies from the function that it replaces.
 NAMED = ("__name__", "__qualname__", "__doc__")
 
 

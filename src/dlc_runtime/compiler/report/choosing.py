@@ -1,7 +1,7 @@
 """Chooses the fastest way of a training's steps by measuring blocks of steps; pure.
 
 Whoever runs the steps asks `block` what comes next, and tells with `end_block` how it went. If several ranks train
-one model, all tell the same, that of the slowest, so all choose alike at the same step.
+one model, all tell the seconds of the slowest rank, so all choose alike at the same step.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Choosing:
                 yield from self._try(candidate)
                 self.trying = ""
             elif candidate.outcome:
-                # What it showed before stands.
+                # Its result of before stands.
                 continue
             else:
                 candidate.outcome = self._not_begun()
@@ -217,7 +217,7 @@ class Choosing:
         self._decide(before)
 
     def _decide(self, before: str) -> None:
-        """Take the best way. `before`: the one that the job ran until it chose."""
+        """Take the best way. `before`: the way that the job ran until it chose."""
         if self.way == before != EAGER:
             self.news.append(f"{self.way} stays: {NONE_FASTER}")
             return
@@ -271,7 +271,7 @@ class Choosing:
         """Run single steps until one compiles nothing; return whether the candidate can be measured."""
         while candidate.thrown < MOST_THROWN:
             result = yield from self._run(candidate.way, 0, 1)
-            # The first step after compiling is as one after a switch.
+            # The first step after compiling is like a step after a switch.
             self._last_way = ""
             if candidate.refused:
                 return False
@@ -349,7 +349,7 @@ class Choosing:
                 return what
 
     def _check_kept(self, candidate: Candidate) -> Generator[Block, Result, None]:
-        """Compare a job before's choice with eager once it is compiled: today the host may be busy, or a slower one."""
+        """Compare an earlier job's choice with eager once it is compiled: today the host may be busy, or slower."""
         for _ in range(MOST_THROWN):
             result = yield from self._run(candidate.way, 0, 1)
             self._last_way = ""  # the first step after compiling is as one after a switch

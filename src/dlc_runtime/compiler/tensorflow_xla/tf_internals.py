@@ -1,6 +1,6 @@
 """The one place that reads TensorFlow's private parts: graphs as they are made, this process's device and rank.
 
-What a version lacks reads as nothing.
+A part that a version lacks reads as nothing.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Tracing:
         self.changes = 0
         # Ways under which something that was traced draws other random numbers.
         self.random: set[str] = set()
-        # Where the script asserts something in what was traced, "" for nowhere.
+        # Where the script asserts something in the traced functions, "" for nowhere.
         self.assertion = ""
-        # Number formats of what was traced, and the outermost graphs.
+        # Number formats of the traced functions, and the outermost graphs.
         self.formats: set[str] = set()
         self.graphs: list[Any] = []
         self._depth = 0
@@ -81,7 +81,7 @@ class Tracing:
                 if self._depth == 1:
                     self.graphs.append(graph)
                 self.assertion = self.assertion or find_assertion(graph)
-                self._latest = weakref.ref(graph)  # the outermost one ends last
+                self._latest = weakref.ref(graph)  # the outermost graph ends last
                 return graph
             finally:
                 self._depth -= 1
@@ -94,7 +94,7 @@ class Tracing:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Trace what is no part of the script's steps."""
+        """Trace code that is no part of the script's steps."""
         self._apart = True
         try:
             yield
@@ -209,7 +209,7 @@ def wrap_gradient(noticed: Callable[[], None]) -> None:
         return original(self, *arguments, **named)
 
     tf.GradientTape.gradient = gradient
-    # The last one is what the optimizers of tf.compat.v1 call.
+    # The last of these is called by the optimizers of tf.compat.v1.
     modules: list[Any] = [tf, tf.compat.v1, sys.modules.get(GRADIENTS)]
     for module in modules:
         if hasattr(module, "gradients"):
@@ -238,7 +238,7 @@ def read_jit_compile(function: Any) -> bool | None:
 
 
 def switch_clustering(wanted: bool) -> None:
-    """Switch auto-clustering on or off for what is called from now on."""
+    """Switch auto-clustering on or off for later calls."""
     tf.config.optimizer.set_jit(wanted)
     module = sys.modules.get(CONTEXT)
     # Made now, it is no part of the next step's time.
@@ -258,7 +258,7 @@ class Clustering:
         return self._is_on is None and bool(tf.config.optimizer.get_jit())
 
     def switch(self, wanted: bool) -> None:
-        """Switch it for what is called from now on."""
+        """Switch it for later calls."""
         if wanted != bool(self._is_on):
             self._is_on = wanted
             switch_clustering(wanted)
@@ -305,7 +305,7 @@ def random_numbers_as_without_xla() -> Iterator[None]:
     """Make stateless random numbers of functions traced meanwhile those of a job without XLA.
 
     Both have the same random bits, of which XLA makes other numbers than TensorFlow's own operations do. So here the
-    numbers are made of the bits as these do it: uniform ones to the bit, normal ones as near as sines are.
+    numbers are made of the bits as these do it: uniform numbers to the bit, normal numbers as near as sines are.
     """
     module: Any = sys.modules.get(RANDOM)
     held = {name: getattr(module, name) for name in (UNIFORM, NORMAL) if hasattr(module, name)}
@@ -336,7 +336,7 @@ def make_uniform(bits: Any) -> Any:
 
 
 def make_normal(bits: Any) -> Any:
-    """Use the method of Box and Muller: two of an even count of uniform numbers give two normal ones."""
+    """Use the method of Box and Muller: two of an even count of uniform numbers give two normal numbers."""
     pairs = tf.reshape(make_uniform(bits), [-1, 2])
     radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(pairs[:, :1], 1e-7)))
     angle = 2.0 * math.pi * pairs[:, 1:]

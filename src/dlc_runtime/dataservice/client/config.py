@@ -22,7 +22,7 @@ RANK_VARIABLES = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
-# The name in the platform's examples.
+# The name in SageMaker's examples.
 DATA_GROUP = "data_group"
 ORDERS = ("deterministic", "first_come")
 # As many batches as come in this time are requested or held: while one side pauses, the other one works on.

@@ -216,7 +216,7 @@ class LeaseServer:
         found = self._rounds.setdefault(number, Round(told["facts"], self.when_lost))
         found.heard[rank] = self._heard[rank] = time.monotonic()
         if found.leases is not None:
-            # It was lost, and what it had not taken went to others: it takes part again.
+            # This rank was lost and its batches went to others: it joins again.
             return
         found.done[rank] = [(int(first), int(end)) for first, end in told["done"]]
         self._start(number, found)
@@ -233,7 +233,7 @@ class LeaseServer:
         self._grant(number, found)
 
     def _missing(self, found: Round, now: float) -> list[int]:
-        """Return the ranks that have yet to join; not a lost one if the others take what it leaves."""
+        """Return the ranks that have yet to join, without lost ranks if the others take their batches."""
         may_be_lost = self._heard if self.when_lost == "give_back" else {}
         lost = {rank for rank, heard in may_be_lost.items() if now - heard > self.lost_after}
         return [rank for rank in range(self.world) if rank not in found.done and rank not in lost]

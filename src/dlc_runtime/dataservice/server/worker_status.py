@@ -57,7 +57,7 @@ class StatusTable:
         _WORK.pack_into(self._memory, slot * _SLOT.size + _WORK_AT, epoch, id_, time.monotonic())
 
     def end_batch(self, slot: int, batches: int = 0, bytes_: int = 0) -> None:
-        """Enter that it has no work, and what it made."""
+        """Enter that the worker has no work now, and add the batches and bytes that it made."""
         at = slot * _SLOT.size + _WORK_AT
         _, _, _, made, sent = _END.unpack_from(self._memory, at)
         _END.pack_into(self._memory, at, 0, 0, 0.0, made + batches, sent + bytes_)

@@ -24,7 +24,7 @@ DISPATCHER_SWITCH, WORKER_SWITCH = "DLC_TF_DATA_PORT", "DLC_TF_DATA_WORKER_PORT"
 # The launcher sets it if a group's program is tf.data.
 GROUP = "DLC_TF_DATA_GROUP"
 WORKERS = "DLC_TF_DATA_WORKERS"
-# The name in the platform's examples.
+# The name in SageMaker's examples.
 USUAL_GROUP = "data_group"
 # For the data hosts to start: their images may be pulled later.
 PATIENCE_SECONDS = 300.0

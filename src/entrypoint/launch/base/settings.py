@@ -20,7 +20,7 @@ JOB_TOKEN_FILE = "DLC_JOB_TOKEN_FILE"  # noqa: S105 - the same
 
 
 class Setting(NamedTuple):
-    """A variable that the user may set, by the platform's Environment or `docker run -e`."""
+    """A variable that the user may set, by SageMaker's Environment or `docker run -e`."""
 
     name: str
     default: str
@@ -37,7 +37,7 @@ SETTINGS = (
     Setting("DLC_RANK", "by HOSTNAME", "which of DLC_HOSTS (else of DLC_GROUPS' hosts) this host is, from 0"),
     Setting("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions), 1 if each is a job of its own"),
     Setting("DLC_SERVICE", "JOBSET_NAME", "the headless service that Kubernetes pods resolve under"),
-    Setting("DLC_NETWORK_INTERFACE", "default route", "interface for NCCL, gloo and MPI if no platform names one"),
+    Setting("DLC_NETWORK_INTERFACE", "default route", "interface for NCCL, gloo and MPI if no place names one"),
     Setting("DLC_NUM_CPUS", "detected", "CPUs of this host"),
     Setting("DLC_NUM_GPUS", "detected", "GPUs of this host"),
     Setting("DLC_NUM_NEURONS", "detected", "Neuron cores of this host"),
@@ -69,12 +69,10 @@ SETTINGS = (
     Setting("DLC_TF_CHIEF", "by version", "`master` or `chief`: the first task of a parameter server job"),
     Setting(
         "DLC_STOP_GRACE",
-        "by platform",
+        "by place",
         "seconds to save after a stop: 100 on SageMaker, 21 on Kubernetes and Slurm, else 7",
     ),
-    Setting(
-        "DLC_TERMINATION_GRACE", "by platform", "seconds from the platform's SIGTERM to its SIGKILL, if it is told"
-    ),
+    Setting("DLC_TERMINATION_GRACE", "by place", "seconds from the place's SIGTERM to its SIGKILL, if it is told"),
     Setting(
         "DLC_STOPPED_EXIT_CODE",
         "0",
@@ -243,7 +241,7 @@ def with_job_token(environ: Mapping[str, str], keep: bool = False) -> Mapping[st
         expected = f"1 to {LONGEST_TOKEN_BYTES} characters"
         raise LaunchError(CONFIG, "no token", where=f"{JOB_TOKEN_FILE}={path}", expected=expected)
     if not keep:
-        # A secret that the platform mounts for reading
+        # A secret that the place mounts for reading
         with contextlib.suppress(OSError):
             os.unlink(path)
     return {name: value for name, value in environ.items() if name != JOB_TOKEN_FILE} | {JOB_TOKEN: token}
@@ -262,7 +260,7 @@ TF_WORKER_PORT, TF_SERVER_PORT, TF_MULTI_WORKER_PORT = (
     "DLC_TF_MULTI_WORKER_PORT",
 )
 
-# switch -> default; the last four are the platform's own
+# switch -> default; the last four are SageMaker's own
 PORTS = {
     GROUP_PORT: 7790,
     MPI_PORT: 7791,

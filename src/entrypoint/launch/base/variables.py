@@ -16,7 +16,7 @@ class Variable(NamedTuple):
 
 
 ALWAYS = "always"
-CONTRACT = "the platform's contract"
+CONTRACT = "SageMaker's contract"
 SLURM = "several tasks on a node of Slurm"
 
 VARIABLES = (
@@ -47,12 +47,12 @@ VARIABLES = (
         "torch_xla in the image, no Neuron cores, no XLA asked for",
         "0: else every Trainer goes to xla:0",
     ),
-    Variable("NCCL_SOCKET_IFNAME", ALWAYS, "the interface that the platform names; NCCL would try all, docker0 too"),
+    Variable("NCCL_SOCKET_IFNAME", ALWAYS, "the interface that the place names; NCCL would try all, docker0 too"),
     Variable(
         "GLOO_SOCKET_IFNAME", "several hosts, and the interface exists", "gloo would take the host name's address"
     ),
     Variable("NCCL_DEBUG", "there are GPUs", "WARN: NCCL says why it fails"),
-    Variable("NCCL_PROTO", "there is an EFA device", "simple: as the platform has it"),
+    Variable("NCCL_PROTO", "there is an EFA device", "simple: as SageMaker has it"),
     Variable("FI_PROVIDER", "there is an EFA device", "efa: libfabric takes EFA and nothing slower"),
     Variable("FI_EFA_USE_DEVICE_RDMA", "the EFA device reads remote memory", "1: it is used"),
     Variable("RDMAV_FORK_SAFE", "there is an EFA device", "1: data loaders fork"),
@@ -81,7 +81,7 @@ VARIABLES = (
     Variable("TF_CONFIG", "strategies tf_*", "cluster and task of TensorFlow's distribution strategies"),
     Variable("CUDA_VISIBLE_DEVICES", "parameter servers", "-1: parameters live in host memory", False),
     Variable("TORCH_NCCL_*", "PyTorch images, there are GPUs", "the flight recorder says who waits for whom in a hang"),
-    Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as the platform's TensorFlow toolkit has it"),
+    Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as SageMaker's TensorFlow toolkit has it"),
     Variable("TF_USE_LEGACY_KERAS", "TensorFlow 2.16 on", "1; 0 if a script imports keras (using.md)"),
     Variable("S3_REGION", "TensorFlow images", "the job's region, for TensorFlow's S3 file system"),
     Variable("S3_USE_HTTPS", "TensorFlow images", "1: the same"),
@@ -91,7 +91,7 @@ VARIABLES = (
     Variable(
         "HOROVOD_GLOO_TIMEOUT_SECONDS", "strategy horovod", "600: one rank may save for minutes while the others wait"
     ),
-    Variable("HOROVOD_GLOO_IFACE", "strategy horovod", "the interface that the platform names"),
+    Variable("HOROVOD_GLOO_IFACE", "strategy horovod", "the interface that the place names"),
     Variable("RAY_ADDRESS", "strategy ray, the script", "the cluster that ray.init() joins", False),
     Variable("RAY_USAGE_STATS_ENABLED", "strategy ray", "0: nothing is told to Ray's makers"),
     Variable("RAY_AUTH_MODE", "strategy ray, several hosts", "token: a secret of the job closes the cluster"),

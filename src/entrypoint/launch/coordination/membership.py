@@ -55,15 +55,15 @@ class GroupRules(NamedTuple):
 
     # All of the job
     hosts: tuple[str, ...]
-    # Those whose ends are the job's; the first one is the leader and the coordinator
+    # Hosts whose ends are the job's; the first is the leader and the coordinator
     members: tuple[str, ...]
     # Of an elastic job: so many hosts are enough, and they may change; 0: all hosts, always
     least: int = 0
     # How often the hosts start their processes again after a failure (DLC_MAX_RESTARTS)
     restarts: int = 0
-    # Hosts that are no members, of which one can take over from another
+    # Hosts that are no members, and can take over from each other
     data_groups: tuple[tuple[str, ...], ...] = ()
-    # If true, any data program may fail (DLC_DATA_HOSTS_MAY_FAIL); else one that declared it
+    # If true, any data program may fail (DLC_DATA_HOSTS_MAY_FAIL); else a program that declared it
     any_data_program: bool = False
 
     def is_data_host(self, host: str) -> bool:
@@ -173,7 +173,7 @@ class Membership:
         return self._instances.get(host, instance) != instance
 
     def join(self, host: str, instance: str, facts: dict[str, Any] | None, was_lost: bool = False) -> str:
-        """Take a host in, or one whose connection broke in again; the reason for a refusal, empty when it is welcome.
+        """Let a host join, or join again after a broken connection. Return why it is refused, "" if it is not.
 
         `instance` tells a launcher that comes back from another one under the same name; `was_lost` if the other one is
         gone. Without facts it comes only to say why it fails, and the group does not count it as here.
@@ -211,7 +211,7 @@ class Membership:
             self._look_for_the_end()
 
     def note_failure(self, host: str, end: GroupEnd, generation: int) -> None:
-        """Note that a host's part ended badly; the first one counts."""
+        """Note that a host's part ended badly; the first such end counts."""
         if generation != self.generation or host in self._leaving:
             return
         if self.stopped_host:
@@ -267,13 +267,13 @@ class Membership:
         return self.end is None and self.all_ready and self.losses.tolerates(host, end, self.done, has_vanished)
 
     def _is_replaced(self, host: str) -> bool:
-        """Return whether another launcher of this name is that of a data host that was started again."""
+        """Return whether another launcher of this name belongs to a data host that was started again."""
         return self._tolerates(host, GroupEnd(False, UNAVAILABLE, host, f"{host} was started again"), has_vanished=True)
 
     def _note_return(self, host: str) -> None:
         """Note that a host's launcher was killed and has come back: its processes are gone, and have to start anew.
 
-        Before the hosts have met, nobody knows the old one.
+        Before the hosts have met, nobody knows the old launcher.
         """
         end = GroupEnd(False, UNAVAILABLE, host, f"{host} vanished: its launcher was killed, and started again")
         if self.stopped_host:
@@ -322,7 +322,7 @@ def list_hosts(hosts: list[str]) -> str:
 
 
 def pack_json(value: Any) -> str:
-    """Make a value small that is sent to every host: what a thousand hosts say of themselves differs little."""
+    """Make a value small that is sent to every host: the facts of a thousand hosts differ little."""
     return base64.b64encode(zlib.compress(json.dumps(value).encode(), 1)).decode()
 
 
@@ -343,7 +343,7 @@ class DataHostLosses:
         self._any_program = rules.any_data_program
         # Hosts whose program has said that others can take over
         self._replaceable: set[str] = set()
-        # Of those that are gone: what came back would serve again
+        # Of hosts that are gone: a host that came back would serve again
         self._vanished: set[str] = set()
         self._reasons: dict[str, GroupEnd] = {}  # what programs failed of first, also on hosts that came back
 
@@ -352,11 +352,11 @@ class DataHostLosses:
         self._replaceable.add(host)
 
     def is_tolerable(self, host: str) -> bool:
-        """Return whether this is a data host, and what runs there keeps nothing that others lack."""
+        """Return whether this is a data host whose program keeps nothing that others lack."""
         return bool(self._group(host)) and (self._any_program or host in self._replaceable)
 
     def tolerates(self, host: str, end: GroupEnd, done: Collection[str], has_vanished: bool = False) -> bool:
-        """Return whether the job goes on without a failed host: another one of its group, not `done`, serves."""
+        """Return whether the job goes on without a failed host: another host of its group, not `done`, serves."""
         if host not in self.gone:
             others = self._others(host, done)
             if not others or not self.is_tolerable(host):
@@ -371,7 +371,7 @@ class DataHostLosses:
         return True
 
     def name_first_loss(self, host: str, end: GroupEnd, done: Collection[str]) -> GroupEnd:
-        """Name the group's first loss in the failure of its last data host, and take the code of that first one."""
+        """Name the group's first loss in the failure of its last data host, and take the code of that loss."""
         ends = (self._reasons, self.gone)
         first = next((known[other] for known in ends for other in known if other in self._group(host)), None)
         if first is None or self._others(host, done):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The platform's own name for the only group of an ordinary job
+# SageMaker's name for the only group of an ordinary job
 DEFAULT_GROUP = "homogeneousCluster"
 DEFAULT_INTERFACE = "eth0"
 LOCAL_INSTANCE = "local"
@@ -29,7 +29,7 @@ _INTERFACE = re.compile(r"[^\s/\0,-][^\s/\0,]{0,63}")
 
 
 class Group(NamedTuple):
-    """Hosts of one instance type, in the order in which the platform lists them (which need not be sorted)."""
+    """Hosts of one instance type, in the order in which the place lists them (which need not be sorted)."""
 
     name: str
     instance_type: str
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 class Task(NamedTuple):
-    """This launcher's place where the platform starts one for every rank, not one for every host."""
+    """This launcher's place if the place starts a launcher for every rank, not one for every host."""
 
     rank: int
     world_size: int
@@ -52,7 +52,7 @@ class Cluster(NamedTuple):
     source: str
     hosts: tuple[str, ...]
     current_host: str
-    # Empty in local mode; the platform may list one name more than once
+    # Empty in local mode; SageMaker may list one name more than once
     groups: tuple[Group, ...] = ()
     current_group: str = DEFAULT_GROUP
     instance_type: str = LOCAL_INSTANCE
@@ -62,12 +62,12 @@ class Cluster(NamedTuple):
     task: Task | None = None
     # Hosts that only serve the others and never end by themselves
     servers: tuple[str, ...] = ()
-    # The platform's rule if nobody says which groups are distributed
+    # SageMaker's rule if nobody says which groups are distributed
     each_group_is_a_job: bool = False
 
     @property
     def is_heterogeneous(self) -> bool:
-        """Count as the platform's toolkit does: more than one group is listed."""
+        """Count as SageMaker's toolkit does: more than one group is listed."""
         return len(self.groups) > 1
 
     @property

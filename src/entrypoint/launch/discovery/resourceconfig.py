@@ -97,7 +97,7 @@ def check_hosts_once(path: str, groups: tuple[Group, ...]) -> None:
 
 
 def _check_own_group(path: str, groups: tuple[Group, ...], current_group: str, current_host: str) -> None:
-    # A name that no group has is tolerated, as the platform's toolkit does: such a host has no group mates.
+    # A name that no group has is tolerated, as SageMaker's toolkit does: such a host has no group mates.
     named = [group for group in groups if group.name == current_group]
     if named and not any(current_host in group.hosts for group in named):
         raise LaunchError(

@@ -89,7 +89,7 @@ def _own_node(environ: Mapping[str, str], hosts: list[str]) -> int:
 
 
 def _own_task(environ: Mapping[str, str], hosts: list[str], index: int) -> Task | None:
-    """Return this task if the step has several on a node; None if it has one on each."""
+    """Return this task if the step has several tasks on a node; None if each node has one task."""
     per_node = _tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "1"))
     if set(per_node) == {1}:
         return None

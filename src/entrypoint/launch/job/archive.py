@@ -27,7 +27,7 @@ def unpack_archive(archive: str, folder: str) -> tuple[str, ...]:
     """Unpack a tar file of any compression; the warnings: a line per member that was renamed or left out.
 
     Names are made relative (`/a`, `../a` become `a`); devices, pipes and links that lead out of the folder are left
-    out, as the platform's toolkit does. Raises LaunchError: no tar file, broken, no room.
+    out, as SageMaker's toolkit does. Raises LaunchError: no tar file, broken, no room.
     """
     try:
         with tarfile.open(archive, "r:*") as tar:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PLATFORM_PREFIX = "sagemaker_"
 JOB_NAME = "sagemaker_job_name"
 GROUPS = "sagemaker_distribution_instance_groups"
-# Consumed by the platform's toolkit, or by us: neither arguments of the script nor "framework parameters".
+# Consumed by SageMaker's toolkit, or by us: neither arguments of the script nor "framework parameters".
 CONSUMED = (
     "sagemaker_program",
     "sagemaker_submit_directory",
@@ -47,7 +47,7 @@ class Job(NamedTuple):
     program: str
     # The user's own, values parsed as JSON
     hyperparameters: Mapping[str, Any]
-    # The platform's: every key that is no argument of the script
+    # SageMaker's: every key that is no argument of the script
     parameters: Mapping[str, Any]
     arguments: tuple[str, ...]
     input_data_config: Mapping[str, Any]
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 
     @property
     def framework_parameters(self) -> dict[str, Any]:
-        """Return the platform's parameters that its toolkit does not consume itself (SM_FRAMEWORK_PARAMS)."""
+        """Return SageMaker's parameters that its toolkit does not consume itself (SM_FRAMEWORK_PARAMS)."""
         return {key: value for key, value in self.parameters.items() if key not in CONSUMED}
 
     def flag(self, name: str) -> bool:
@@ -212,13 +212,13 @@ def _read_channels(path: str) -> dict[str, Any]:
     return channels
 
 
-# The platform's toolkit, the drivers of SDK 3.x, argparse's store_true, and absl or whoever wants --key=value.
+# SageMaker's toolkit, the drivers of SDK 3.x, argparse's store_true, and absl or whoever wants --key=value.
 TOOLKIT, SDK3, FLAGS, EQUALS = "toolkit", "sdk3", "flags", "equals"
 DIALECTS = (TOOLKIT, SDK3, FLAGS, EQUALS)
 
 
 def as_arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ...]:
-    """Return the hyperparameters, none of them the platform's, as arguments. `dialect` is one of DIALECTS."""
+    """Return the hyperparameters, none of them SageMaker's, as arguments. `dialect` is one of DIALECTS."""
     if dialect == SDK3:
         return tuple(word for key, value in hyperparameters.items() for word in (f"--{key}", _sdk3_value(value)))
     return tuple(

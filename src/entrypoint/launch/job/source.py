@@ -40,7 +40,7 @@ class Source(NamedTuple):
 def locate_code(job: Job, paths: Paths) -> Source:
     """Return where the code comes from: a code directory that is not empty, before all else.
 
-    The platform's toolkit never fills it twice, and an image may bring its code along.
+    SageMaker's toolkit never fills it twice, and an image may bring its code along.
 
     Raises LaunchError if the stated source does not exist.
     """

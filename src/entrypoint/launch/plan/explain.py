@@ -11,7 +11,7 @@ from launch.base.process_spec import ProcessSpec
 from launch.base.variables import family_of
 from launch.plan.host_plan import HostPlan
 
-# The version of what the launcher promises to platforms and scripts: docs/stability.md
+# The version of what the launcher promises to places and scripts: docs/stability.md
 CONTRACT = 1
 
 

@@ -18,7 +18,7 @@ REQUIREMENTS = "requirements.txt"
 def pip_arguments(entry: EntryPoint, folder: str) -> tuple[str, ...]:
     """Return what pip is to install for the code that `folder` shows, () for nothing.
 
-    Shell scripts and executables get their requirements too, which the platform's toolkit leaves out. Like there they
+    Shell scripts and executables get their requirements too, which SageMaker's toolkit leaves out. Like there they
     get no package: they install it themselves where they want it, and its build may need what this job cannot reach.
     """
     package = (".",) if is_buildable(folder) and entry.kind not in (SHELL, EXECUTABLE) else ()

@@ -107,7 +107,7 @@ class Request(NamedTuple):
     def group_hosts(self) -> tuple[str, ...]:
         """Return the hosts that end together. With a strategy, without stated groups, each group is a job.
 
-        Of tasks that are ranks the platform takes care.
+        Of tasks that are ranks the place takes care.
         """
         if self.cluster.task:
             return ()
@@ -131,7 +131,7 @@ def read_request(environ: Mapping[str, str], extra: Sequence[str] = (), root: st
     libraries = find_installed(job_venv(environ))
     distributed = bool(requested_strategies(job) or environ.get("DLC_STRATEGY"))
     groups = _job_groups(job, cluster, distributed)
-    # As in the platform's toolkit, a job that is distributed over an empty list of groups is not distributed.
+    # As in SageMaker's toolkit, a job that is distributed over an empty list of groups is not distributed.
     nowhere = _stated_groups(job) == []
     strategy = None if nowhere else choose_strategy(Question(job, environ, cluster, groups, libraries))
     if strategy and strategy.row.starts_remotely:
@@ -222,7 +222,7 @@ def _distributed_groups(
 def _job_groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
     """Return the groups that the job is distributed over: the stated ones, else all.
 
-    On the platform each host's own: without stated groups its toolkit takes each group for a job.
+    On SageMaker each host's own: without stated groups its toolkit takes each group for a job.
     """
     stated = _stated_groups(job)
     serving = instance_groups.tf_data_group(job.group_programs)

@@ -1,4 +1,4 @@
-"""The SM_* variables that training scripts read, as the platform's own toolkit sets them (contract, section 2.1)."""
+"""The SM_* variables that training scripts read, as SageMaker's toolkit sets them (contract, section 2.1)."""
 
 from __future__ import annotations
 

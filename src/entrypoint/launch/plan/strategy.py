@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def choose_strategy(question: Question) -> StrategyChoice | None:
     """Return the choice that wins, None for a plain job of one process per host.
 
-    Raises LaunchError for a DLC_STRATEGY that does not exist, for what a strategy refuses, and if the platform started
+    Raises LaunchError for a DLC_STRATEGY that does not exist, for what a strategy refuses, and if the place started
     a launcher for every rank and the strategy starts ranks itself.
     """
     choice = _first_choice(question.job, question.environ)
@@ -46,7 +46,7 @@ def _each_task_a_rank(choice: StrategyChoice | None) -> StrategyChoice:
 
 
 def _of_the_platform(question: Question) -> StrategyChoice | None:
-    """Return what a platform made for one way of starting ranks expects if the job asks for none."""
+    """Return what a place made for one way of starting ranks expects if the job asks for none."""
     is_trainer = question.environ.get("PET_NNODES") and question.job.program.endswith(".py")
     sign = question.cluster.source if question.cluster.source == "MPIJob" else "PET_NNODES" if is_trainer else ""
     rows = load_strategies() if sign else []

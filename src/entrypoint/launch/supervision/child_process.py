@@ -129,9 +129,9 @@ _inherited: list[int] = []
 
 
 def raise_open_files() -> int:
-    """Let this process open as many files as the hard limit says; how many these are, negative for any number.
+    """Let this process open as many files as the hard limit says. Return that limit; it is negative for any number.
 
-    What it starts gets the limit that it was started with: there are programs that try every descriptor.
+    Child processes get the old limit: some programs close every possible descriptor at their start.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from launch.supervision.rank_files import RankEnd
 
 
-# Characters that are shown of one line; both of its ends, for either may be the telling one
+# Characters that are shown of a line; both of its ends, for each may be the end that tells the cause
 LONGEST_ERROR = 300
 _TRACEBACK = "Traceback (most recent call last):"
 # Faulthandler writes it without the comma
@@ -30,7 +30,7 @@ _GROUP = "+ Exception Group Traceback (most recent call last):"
 _MARGIN = re.compile(r" *(\| ?|\+ (?=Exception Group )|\+[-+]+( \d+ -+)?$)")
 # Of the errors in an ExceptionGroup
 MOST_ERRORS = 4
-# What a crash is told by: faulthandler, and C++ before it
+# Words that tell a crash: of faulthandler, and of C++ before it
 _FATAL = "Fatal Python error: "
 _WHAT = re.compile(r"\s*what\(\):\s+\S")
 _THREAD = re.compile(r"(?P<is_current>Current t|T)hread 0x\w+ .*\(most recent call first\):")
@@ -178,7 +178,7 @@ _STOPPED = r"stopped by (?P<name>SIG[A-Z]+)\b"
 # The first line that torchrun (of today, and PyTorch 1.10) writes about an end: before it are the words of the ranks.
 _TORCHRUN_OWN = r"(?m)^([EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/|(ERROR|WARNING):torch\.distributed\.elastic\.)"
 _LINE = r"(?m)^\[([^\]]+):(\d+)\] (.*)$"
-# SIGTERM, SIGKILL: what a starter ends the remaining ranks with
+# SIGTERM, SIGKILL: with these a starter ends the remaining ranks
 _ENDED_BY_OTHERS = (-15, -9)
 # Open MPI 4 and 5
 _MPIRUN_EXIT = r"Process name: \[(\[\d+,\d+\]|[^\s\]]+@\d+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
@@ -231,7 +231,7 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
 
 
 def _with_lost_rank(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:
-    """Return the failure of a rank that this one lost: it took longer to end, so its starter saw this one first."""
+    """Return the failure of a rank that this rank lost: it took longer to end, so its starter saw this rank first."""
     said: dict[tuple[str, str], list[str]] = {}
     for host, rank, line in re.findall(_LINE, output):
         said.setdefault((host, rank), []).append(line)
@@ -282,7 +282,7 @@ def _stopped_starter(failure: Failure, output: str) -> Failure:
 
 
 def _lines_of_ranks(output: str) -> tuple[str, ...]:
-    """Return the last lines before torchrun's own; none if it is not torchrun that wrote."""
+    """Return the last lines before torchrun's own; no line if torchrun did not write."""
     own = re.search(_TORCHRUN_OWN, output)
     return tuple(output[: own.start()].splitlines()[-LAST_LINES:]) if own else ()
 
@@ -321,7 +321,7 @@ def with_early_ends(failure: Failure, ranks: Sequence[RankEnd], children: Sequen
     )
 
 
-# What ranks of Horovod, TensorFlow, gloo and NCCL say when another one has gone.
+# Words of Horovod, TensorFlow, gloo and NCCL when another rank has gone.
 _LOST = (
     r"Horovod has been shut ?down|Collective ops is aborted by|Connection (closed|reset) by peer|Socket closed"
     r"|Broken pipe|remote process exit(ed|ing)|failed to connect to all addresses"
@@ -335,7 +335,7 @@ def is_consequence(last_lines: Sequence[str]) -> bool:
     return any(re.search(_LOST, line) for line in words if not line.startswith(" ") or _WHAT.match(line))
 
 
-# What gloo and PyTorch say if one rank ran another collective than the others. NCCL says nothing: it hangs.
+# Words of gloo and PyTorch if a rank ran another collective than the others. NCCL says nothing: it hangs.
 _MISMATCH = (
     r"distributed collective mismatch|[Mm]ismatch between collective|op\.preamble\.length <= op\.nbytes"
     r"|failed to pass monitoredBarrier|did not all call the same collective"

@@ -14,7 +14,7 @@ from launch.base.errors import Failure, Outcome
 DISK_FULL = 74
 # A file system that cannot take one more block is full
 PROBE_BYTES = 4096
-# Characters of the failure file that the platform reads
+# Characters of the failure file that SageMaker reads
 REASON_LENGTH = 1024
 
 
@@ -59,7 +59,7 @@ def as_file_text(failure: Failure) -> str:
         tail_shown = tail
     reason = head if not tail else f"{head}\n{last_whole_lines(tail_shown, room)}"
     if tail_shown != tail or len(tail) > room or failure.details or not head.startswith(failure.cause):
-        # What did not fit into the platform's reason, for whoever reads the whole file.
+        # What did not fit into SageMaker's reason, for whoever reads the whole file.
         reason = reason.ljust(REASON_LENGTH if tail_shown != tail or len(tail) > room else 0, "\n")
         whole_cause = failure.cause if len(failure.cause) > REASON_LENGTH // 2 else ""
         whole_tail = tail if len(tail) > room else ""

@@ -126,4 +126,4 @@ def describe_stop(why: str, settings: Settings) -> str:
     """Say to whom a stop is passed on, and how many seconds are left."""
     limit = settings.stop_grace + settings.stop_margin
     text = f"{why}: the main processes are told, and have {settings.stop_grace:g} s to save"
-    return f"{text} of the {limit:g} s until the platform's SIGKILL (DLC_TERMINATION_GRACE)"
+    return f"{text} of the {limit:g} s until the place's SIGKILL (DLC_TERMINATION_GRACE)"

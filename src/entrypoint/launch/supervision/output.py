@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A pipe's default capacity
 READ_SIZE = 1 << 16
-# A longer one is shown as several lines: it cannot fill the memory
+# A longer line is shown as several lines: it cannot fill the memory
 LONGEST_LINE = 1 << 16
 # Kept of each stream for the failure report
 TAIL_SIZE = 1 << 15
@@ -31,13 +31,13 @@ PIPE_BUF = 4096
 PAUSE_SECONDS = 0.02
 # Between two states of a progress bar that are shown
 REDRAW_SECONDS = 1.0
-# What a pipe can be made to hold without privilege
+# The most that a pipe can hold without privilege
 MOST_HELD = 1 << 20
 # A reader took nothing for so long: after a stop nobody waits for it
 STALLED_SECONDS = 5.0
 
-# A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
-# a newline draw nothing.
+# A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; drawings beside a
+# newline draw nothing.
 _REDRAW = re.compile(rb"\r*\n\r*|\r+")
 
 
@@ -75,7 +75,7 @@ class Sink:
     def _whole_lines(self) -> int:
         """Return how much to write at once: whole lines, so that no other line comes between two halves of one.
 
-        What is at most PIPE_BUF long goes into a pipe in one piece; a longer line has to be written alone.
+        A line of at most PIPE_BUF goes into a pipe in one piece; a longer line has to be written alone.
         """
         if len(self.pending) <= self._chunk:
             return len(self.pending)
@@ -151,7 +151,7 @@ class Stream:
         return tuple(line for line in text.split("\n") if line.strip())[-number:]
 
     def close(self) -> None:
-        """End of the stream: a last line without its newline gets one, or it would swallow another rank's prefix."""
+        """End the stream: a last line without newline gets a newline, or it would swallow another rank's prefix."""
         last = self._partial or self._hidden
         if last:
             self._emit(last + b"\n")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
             """Return the first process of the job that the stop ended, if that was on another host; else empty."""
 
 
-# The platform sends SIGKILL 120 s after its SIGTERM
+# The place sends SIGKILL 120 s after its SIGTERM
 STOP_GRACE_SECONDS, STOP_MARGIN_SECONDS = 100.0, 20.0
 # For what is left when the job's own processes have ended or one has failed
 END_GRACE_SECONDS = 10.0
@@ -64,7 +64,7 @@ class Settings(NamedTuple):
     prefix: bool | None = None
     # From a request to stop to the end of processes that still save
     stop_grace: float = STOP_GRACE_SECONDS
-    # Then until the platform's own SIGKILL
+    # Then until the place's own SIGKILL
     stop_margin: float = STOP_MARGIN_SECONDS
     # From SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
     end_grace: float = END_GRACE_SECONDS
@@ -82,7 +82,7 @@ class Settings(NamedTuple):
     more_follows: bool = False
 
 
-# Seconds from the platform's SIGTERM to its SIGKILL, by the variable that shows which platform it is, and whose default
+# Seconds from the place's SIGTERM to its SIGKILL, by the variable that shows which place it is, and whose default
 # that is; empty for a time that is always so.
 STOP_TIMES = (
     # SageMaker: `docker stop -t 120`
@@ -95,12 +95,12 @@ STOP_TIMES = (
 )
 # Without -t
 DOCKER_STOP_TIME = ("", 10.0, "`docker stop`")
-# Of the platform's time, for all that follows the grace
+# Of the place's time, for all that follows the grace
 MARGIN_SHARE, LARGEST_MARGIN = 0.3, 20.0
 
 
 class Grace(NamedTuple):
-    """Both in seconds; together they are within the platform's time."""
+    """Both in seconds; together they are within the place's time."""
 
     # From a stop request to its end for processes that still save
     stop: float
@@ -109,9 +109,9 @@ class Grace(NamedTuple):
 
 
 def stop_limits(environ: Mapping[str, str]) -> Grace:
-    """Return the grace of this platform. Raises LaunchError for a setting that is no duration.
+    """Return the grace of this place. Raises LaunchError for a setting that is no duration.
 
-    DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the platform's time, of which a margin is kept.
+    DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the place's time, of which a margin is kept.
     """
     limit = read_seconds(environ, "DLC_TERMINATION_GRACE", 0.0)
     limit = limit or _find_platform(environ)[1]
@@ -132,7 +132,7 @@ def assumed_grace(environ: Mapping[str, str]) -> str:
 
 
 def _find_platform(environ: Mapping[str, str]) -> tuple[str, float, str]:
-    return next((platform for platform in STOP_TIMES if environ.get(platform[0])), DOCKER_STOP_TIME)
+    return next((place for place in STOP_TIMES if environ.get(place[0])), DOCKER_STOP_TIME)
 
 
 def found_checkpoints(folder: str) -> list[str]:

@@ -29,7 +29,7 @@ CAUSE_SECONDS = 15.0
 
 
 class StopAttribution:
-    """What one host knows of it."""
+    """What one host knows of a stop and its consequences."""
 
     def __init__(self, group: GroupOfHosts | None = None) -> None:
         self._group = group
@@ -114,7 +114,7 @@ class StopAttribution:
         return min(seconds, max(0.0, self._await_until - time.monotonic())) if self.awaiting else seconds
 
     def with_consequence(self, reason: Failure) -> Failure:
-        """Return the reason with the failure that was awaited behind it, which it explains."""
+        """Return the reason, followed by the awaited failure that the reason explains."""
         return reason._replace(cause=f"{reason.cause}; then {self.awaiting.cause}") if self.awaiting else reason
 
 

@@ -392,7 +392,7 @@ class Supervisor:
         return self._within_margin(self.settings.stop_grace / 2, 0.5) if self.stop else GROUP_SECONDS
 
     def _within_margin(self, bound: float, share: float) -> float:
-        """Keep to the stop's margin: the platform's own SIGKILL must not come before we have said all."""
+        """Keep to the stop's margin: the place's own SIGKILL must not come before we have said all."""
         return min(bound, share * self.settings.stop_margin) if self.stop else bound
 
     def _say(self, text: str) -> None:

@@ -32,7 +32,7 @@ def has_keras_3(installed: frozenset[str]) -> bool:
 
 
 def _variables(facts: HostFacts) -> dict[str, str]:
-    """Return what the platform's TensorFlow toolkit sets in its images, unless the user did."""
+    """Return what SageMaker's TensorFlow toolkit sets in its images, unless the user did."""
     if "tensorflow" not in facts.installed:
         return {}
     return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": facts.region, "S3_USE_HTTPS": "1"}
@@ -109,7 +109,7 @@ def _remedy(env: Mapping[str, str]) -> str:
 _OTHER_IMPORT = "import tensorflow.keras or tf_keras in place of keras"
 _TENSORFLOW_1 = "the script is written for TensorFlow 1; tensorflow.compat.v1 has its names"
 _ESTIMATOR = "TensorFlow has Estimators until 2.15; take such an image"
-_S3 = "TensorFlow does not write to s3://; write to SM_MODEL_DIR, which the platform uploads"
+_S3 = "TensorFlow does not write to s3://; write to SM_MODEL_DIR, which SageMaker uploads"
 _KERAS_2 = "the script is written for Keras 2"
 _SILENT = "TensorFlow heard nothing of {} for 10 s, its own bound: that task of TF_CONFIG was paused, or is gone"
 _NO_V1 = "'(ConfigProto|Session|layers|logging|placeholder)'"

@@ -36,7 +36,7 @@ class Elastic(NamedTuple):
 
 
 class StrategyChoice(NamedTuple):
-    """A strategy, and its source: a hyperparameter, a variable, or the platform."""
+    """A strategy, and its source: a hyperparameter, a variable, or the place."""
 
     source: str
     row: Strategy
@@ -60,11 +60,11 @@ class Strategy(NamedTuple):
     order: int = 100
     # More words that `dlc run --distributed` takes
     also_called: tuple[str, ...] = ()
-    # The platform's sign that it expects this, if the job asks for nothing
+    # The place's sign that it expects this, if the job asks for nothing
     expected_by: str = ""
     # Returns what runs in its place; None is a plain process
     instead: Callable[[Question, StrategyChoice], StrategyChoice | None] = lambda _, choice: choice
-    # Runs if the platform starts a launcher for each rank
+    # Runs if the place starts a launcher for each rank
     of_tasks: Strategy | None = None
     # Its processes speak with those of other hosts
     connects: bool = True

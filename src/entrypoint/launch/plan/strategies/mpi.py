@@ -156,7 +156,7 @@ def _agent_command() -> str:
 
 
 def _custom_options(context: Context) -> tuple[str, tuple[str, ...]]:
-    """Return NCCL_DEBUG's value and the other options. `--NCCL_DEBUG V` is the platform's own notation."""
+    """Return NCCL_DEBUG's value and the other options. `--NCCL_DEBUG V` is SageMaker's notation."""
     name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else SMDDP_OPTIONS
     text = context.job.text(name)
     try:

@@ -171,7 +171,7 @@ def _require_one_driver(context: Context) -> None:
 ROW = Strategy(
     "ray",
     plan,
-    # Ours: the platform has none
+    # Ours: SageMaker has none
     asked_by=("sagemaker_ray_enabled",),
     order=8,
     counts_devices=False,

@@ -13,7 +13,7 @@ from launch.plan.frameworks.tensorflow import has_keras_3
 from launch.plan.network import join_host_port
 from launch.plan.strategies import PLAIN, Question, Strategy, StrategyChoice
 
-# The platform's, which Estimators know, and TensorFlow 2's
+# SageMaker's, which Estimators know, and TensorFlow 2's
 CHIEF = "DLC_TF_CHIEF"
 CHIEF_NAMES = ("master", "chief")
 
@@ -53,7 +53,7 @@ def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[s
     name = environ.get(CHIEF)
     if not name:
         is_late = has_keras_3(installed)
-        return CHIEF_NAMES[is_late], "ParameterServerStrategy's name" if is_late else "the platform's name"
+        return CHIEF_NAMES[is_late], "ParameterServerStrategy's name" if is_late else "SageMaker's name"
     if name in CHIEF_NAMES:
         return name, CHIEF
     what, expected = "what TF_CONFIG calls the first task", " or ".join(CHIEF_NAMES)
@@ -66,7 +66,7 @@ def _is_served(environ: Mapping[str, str], installed: frozenset[str]) -> bool:
 
 
 def _need_several_hosts(question: Question, choice: StrategyChoice) -> StrategyChoice | None:
-    """Return a plain process for a single host, as the platform does."""
+    """Return a plain process for a single host, as SageMaker does."""
     if choice.source not in ROW.asked_by or len(question.cluster.hosts_of(question.groups)) > 1:
         return choice
     why = Decision("no parameter server", "there is one host to share parameters")

@@ -1,4 +1,4 @@
-"""PyTorch's torchrun: one per host, which starts its ranks; its variables, if the platform started each rank."""
+"""PyTorch's torchrun: one per host, which starts its ranks; its variables, if the place started each rank."""
 
 from __future__ import annotations
 

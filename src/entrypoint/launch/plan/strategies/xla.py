@@ -13,7 +13,7 @@ _MP_FN = rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]"
 
 
 def plan(context: Context) -> Launch:
-    """Plan torchrun with PJRT's variables. XRT, which the platform's toolkit sets up, left torch_xla with 2.0.
+    """Plan torchrun with PJRT's variables. XRT, which SageMaker's toolkit sets up, left torch_xla with 2.0.
 
     Raises LaunchError for an entry point that is no Python script.
     """

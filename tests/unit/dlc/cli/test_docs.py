@@ -1,16 +1,18 @@
-"""inspection.readme: the README table says what buildspec and locks say, and image sizes once they are built."""
+"""dlc.cli.docs: pages say what buildspec, locks and sources say, and image sizes once they are built."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from dlc.cli.docs import BEGIN, END, NOT_BUILT, README, make_table, update_table
+from dlc.buildspec.schema_docs import make_marks
+from dlc.cli.docs import IMAGES, NOT_BUILT, README, VERB, make_table, update_table
 from dlc.core.checkout import find_root
 from dlc.plan.contexts import Repo
 from dlc.plan.targets import Target
 
 LABELS = {"org.dlc.framework": "other", "org.dlc.framework.version": "2.0", "org.dlc.device": "cu132",
           "org.dlc.python": "3.13", "org.dlc.os": "debian-trixie"}  # fmt: skip
+BEGIN, END = make_marks(IMAGES, VERB)
 TOY, OTHER = "toy-1.17-training-cpu-py311", "other-2.0-training-cu132-py313"
 TARGETS = [Target(name, "Dockerfile", Repo("nothing"), labels=LABELS) for name in (TOY, OTHER)]
 ROW = f"| `{OTHER}` | other 2.0 | cu132 | 3.13 | debian-trixie | {{}} |"

@@ -32,20 +32,18 @@ DLC = {
     "advice": ("core", "checked_yaml", "buildspec"),
     "job": ("core", "checked_yaml", "buildspec"),
     "places.records": ("core",),
+    "places.host_log": ("core",),
     "places.place": ("core", "checked_yaml", "buildspec", "job"),
-    "places.local": ("core", "engine", "job", "places.place"),
+    "places.local": ("core", "engine", "job", "places.host_log", "places.place"),
     "places.refusals": ("core", "buildspec", "job", "places.place"),
-    "places.kubernetes": ("core", "buildspec", "job", "places.place", "places.local", "places.refusals"),
-    "places.slurm": (
-        *("core", "checked_yaml", "buildspec", "job"),
-        *("places.place", "places.local", "places.records", "places.refusals"),
-    ),
-    "places.sagemaker": ("core", "checked_yaml", "engine", "buildspec", "job", "places.place", "places.refusals"),
-    "places.task_files": ("core", "job", "places.place", "places.local", "places.refusals"),
+    "places.kubernetes": ("core", "buildspec", "job", "places.host_log", "places.place", "places.refusals"),
+    "places.slurm": ("core", "checked_yaml", "job", "places.place", "places.records", "places.refusals"),
+    "places.sagemaker": ("core", "checked_yaml", "engine", "job", "places.place", "places.refusals"),
+    "places.task_files": ("core", "job", "places.place", "places.refusals"),
     "places.skypilot": ("job", "places.place", "places.refusals", "places.task_files"),
     "places.dstack": ("job", "places.place", "places.refusals", "places.task_files"),
     "places.field_table": ("core", "job", "places.place"),
-    "tune": ("core", "engine", "job", "places.local"),
+    "tune": ("core", "engine", "job", "places.host_log", "places.local"),
     "cli": (
         *("core", "checked_yaml", "debian", "engine", "buildspec", "plan", "image_build", "inspection", "registry"),
         *("proof", "site", "advice", "tune", "job"),
@@ -169,6 +167,11 @@ def test_a_room_imports_only_rooms_below_it(package: Path, room: str) -> None:
         if name.split()[0] not in allowed
     ]
     assert found == []
+
+
+def test_only_what_runs_jobs_on_this_machine_imports_that_place() -> None:
+    """A remote place takes no name from it: the table may not be widened for one."""
+    assert {room for room, others in DLC.items() if "places.local" in others} == {"tune", "cli"}
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

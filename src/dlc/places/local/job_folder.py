@@ -13,11 +13,11 @@ from pathlib import Path
 
 from dlc.core.errors import DlcError
 from dlc.job.code_files import RESULTS, copy_code
+from dlc.job.job_spec import describe_channels
 from dlc.places.local.job import Job
 
 # Docker calls a container's first network interface so.
 INTERFACE = "eth0"
-CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
 # Folder in the results -> folder in a host's /opt/ml.
 PARTS = {"model": "model", "output": "output/data"}
 # A rank's own file, of the compiler's report and of `dlc profile`.
@@ -79,7 +79,7 @@ def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
     return {
         "resourceconfig.json": make_resource_config(job, host),
         "hyperparameters.json": {**program, **job.hyperparameters},
-        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels_of(host)},
+        "inputdataconfig.json": describe_channels(job.channels_of(host)),
     }
 
 

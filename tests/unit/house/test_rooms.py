@@ -257,6 +257,20 @@ def test_the_channel_is_only_for_what_speaks_with_other_hosts() -> None:
     assert [file.relative_to(SOURCES).as_posix() for file in users - own - {*speakers}] == []
 
 
+def test_no_verb_imports_a_verb() -> None:
+    """What two verbs share is in `cli.shared`, which imports no verb either."""
+    verbs = {f"dlc.cli.{file.stem}" for file in (SOURCES / "dlc/cli").glob("*.py")} - {"dlc.cli.__init__"}
+    found = [
+        f"{name} imports {module}"
+        for name, tree in trees()
+        if name.startswith("dlc/cli/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for module in ({node.module} | {f"{node.module}.{alias.name}" for alias in node.names}) & verbs
+    ]
+    assert found == []
+
+
 def trees() -> Iterator[tuple[str, ast.Module]]:
     for file in sorted((SOURCES / "dlc").rglob("*.py")):
         yield file.relative_to(SOURCES).as_posix(), ast.parse(file.read_text())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import secrets
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -32,8 +30,7 @@ from dlc.job.job_spec import JobSpec
 from dlc.job.stated_job import StatedJob
 from dlc.job.values import NAME
 from dlc.job.words import list_typed, read_words
-from dlc.places.local.job import Job, make_job
-from dlc.places.place import LOCAL, Refusal, load_place, read_place_options
+from dlc.places.place import LOCAL, Refusal
 
 ENDINGS = (".yml", ".yaml", ".json")
 
@@ -117,29 +114,6 @@ def place_job(spec: JobSpec, verb: str, name: str, output: str | None, images: I
         raise UsageError(f"--name {name}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
     folder = user_path(output).absolute() if output else Path.cwd() / RESULTS / name
     return spec.place(name, folder, images.find_reference)
-
-
-@dataclass(frozen=True)
-class LocalJob:
-    """A job of this machine: as it was said, what the place is told of it besides, and its hosts and folders."""
-
-    spec: JobSpec
-    options: Any
-    job: Job
-
-
-def make_local_job(
-    args: argparse.Namespace, verb: str, *, name: str = "", prefix: str = "", words: Sequence[str] = ()
-) -> LocalJob:
-    """Make the job of this machine that a verb is told; `words` are options of the place, as --with has them."""
-    images = Images()
-    stated = read_job(args, verb, images)
-    stated.raise_problems(stated.spec.list_unset(os.environ))
-    options = read_place_options(load_place(LOCAL), LOCAL, stated.node, words)
-    spec, options = images.fit_job(place_job(stated.spec, verb, name, args.output, images, prefix=prefix), options)
-    raise_refusals(load_place(LOCAL).refuse_job(spec, options), stated, LOCAL)
-    job = make_job(spec, os.environ, secrets.token_hex(16))
-    return LocalJob(spec, options, replace(job, platform=options.platform))
 
 
 def raise_refusals(refusals: Sequence[Refusal], stated: StatedJob, place: str) -> None:

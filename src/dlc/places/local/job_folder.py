@@ -6,6 +6,7 @@ import filecmp
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -73,7 +74,7 @@ def write_host_folder(job: Job, host: str) -> Path:
     return root
 
 
-def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
+def make_config(job: Job, host: str) -> dict[str, Mapping[str, object]]:
     """Map file names to JSON objects."""
     program = {"sagemaker_program": json.dumps(job.program)} if job.program else {}
     return {

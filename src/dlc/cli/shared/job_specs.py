@@ -23,6 +23,7 @@ from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import DlcError, UsageError
+from dlc.core.image_references import is_reference
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.job.code_files import RESULTS
 from dlc.job.job_file import format_job, list_open_secrets, read_job_file
@@ -44,7 +45,7 @@ class Images:
 
     def find_reference(self, word: str) -> str:
         """Return the Docker reference of an image. Raises SelectorError for an identifier that no image has."""
-        return word if set(word) & set(":/@") else find_image(word, self._variants)[0]
+        return word if is_reference(word) else find_image(word, self._variants)[0]
 
     def fit_job(self, job: JobSpec, options: Any) -> tuple[JobSpec, Any]:
         """Return the job and the options of this machine with what the buildspec says of the job's image.

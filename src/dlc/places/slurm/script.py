@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from dlc.core.image_references import split_registry
 from dlc.job.job_spec import GRACE, ONLY_GROUP, Group, JobSpec, describe_channels
 from dlc.job.limits import count_bytes
 from dlc.places.place import STOPPED, STOPPED_CODE, Document
-from dlc.places.refusals import has_registry
 from dlc.places.slurm.options import (
     APPTAINER,
     NONE,
@@ -326,8 +326,8 @@ def _list_container_words(job: JobSpec, group: Group, options: OPTIONS, folder: 
 
 def _name_enroot(image: str) -> str:
     """Return the image as enroot wants it: REGISTRY#REPOSITORY:TAG; a file of it as it is."""
-    registry, _, rest = image.partition("/")
-    return image if is_file(image, SQSH) or not has_registry(image) else f"{registry}#{rest}"
+    registry, rest = split_registry(image)
+    return f"{registry}#{rest}" if registry and not is_file(image, SQSH) else image
 
 
 def _name_sif(image: str) -> str:

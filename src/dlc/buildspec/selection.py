@@ -9,6 +9,7 @@ from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import parse_number
 from dlc.checked_yaml.problems import did_you_mean
 from dlc.core.errors import SelectorError
+from dlc.core.image_references import is_reference
 
 
 def select_images(globs: Sequence[str], identifiers: Iterable[str], apart: Collection[str] = ()) -> tuple[str, ...]:
@@ -59,7 +60,7 @@ def find_image(word: str, variants: Sequence[Variant]) -> tuple[str, Variant | N
     for variant in variants:
         if word in (variant.id, variant.ref):
             return variant.ref, variant
-    if not set(word) & set(":/@"):
+    if not is_reference(word):
         known = [variant.id for variant in variants]
         inside = [name for name in known if name.startswith(f"{word}-")]
         near = did_you_mean(word, known) or "\n    ".join(["known:", *(inside or known)])

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         choose_engine(args)
     found = search_engine()
     if args.dry_run:
-        from dlc.cli.plan import show_decisions
+        from dlc.cli.shared.plan_decisions import show_decisions
 
         return show_decisions(args, found)
     # Not at the top: importing it takes as long as the engine's answer.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Mapping, Sequence
 
+from dlc.cli.shared.arguments import SHELL, terminal_options
 from dlc.cli.shared.own_words import MARK, require_command
 from dlc.core.errors import UsageError
 from dlc.engine.connection import find_running_engine
@@ -16,7 +16,6 @@ from dlc.places.local.known_jobs import absence_error, find_containers
 HELP = "run a command in the container of a host of a job, or a shell"
 EXAMPLE = "dlc exec 20261120-093000-0a1b2c algo-2 py-spy dump --pid 1"
 BEHIND = "dlc exec JOB [HOST] [COMMAND...]; a command that is called as a host is stands behind a --"
-SHELL = ("bash",)
 # The hosts of every job are called so, and no command is: a word behind JOB is read in one way, whatever the job has.
 HOST = re.compile(r"algo-[0-9]+")
 # Meant for a host, and nobody's command.
@@ -62,11 +61,6 @@ def split_host(words: Sequence[str], *, is_marked: bool) -> tuple[str, Sequence[
     if NEARLY_HOST.fullmatch(first):
         raise UsageError(f"{first}: expected a host, such as algo-1, or a command", BEHIND)
     return "", words
-
-
-def terminal_options() -> tuple[str, ...]:
-    """Return the client's options: input reaches the command, and a terminal if somebody types on one."""
-    return ("--interactive", *(("--tty",) if sys.stdin.isatty() and sys.stdout.isatty() else ()))
 
 
 def choose_host(job: str, host: str, states: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dlc.cli.submit import add_place, find_submitted
+from dlc.cli.shared.placed_jobs import add_place, find_submitted
 
 HELP = "print the lines of a job"
 EXAMPLE = "dlc logs 20261120-093000-0a1b2c -f"

@@ -13,9 +13,15 @@ from dlc.advice.profile_report import LOOP, WATCH, Profile, read_profile
 from dlc.advice.profile_text import summarize
 from dlc.advice.render import profile_json
 from dlc.buildspec.instances import read_instances
-from dlc.cli import advise, run_job
+from dlc.cli.shared.advise_words import (
+    Found,
+    add_cluster,
+    advise_from_words,
+    parse_prices,
+    print_advice,
+)
 from dlc.cli.shared.arguments import add_json, parse_count, print_json, print_text
-from dlc.cli.shared.job_specs import make_local_job
+from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, make_local_job, start_job
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
 from dlc.job.code_files import RESULTS
@@ -25,7 +31,7 @@ HELP = "say what a training job waits for, from a short run of it, or from the r
 EXAMPLE = "dlc profile --on p4d.24xlarge pytorch-2.13-training-cpu-py311 train.py --epochs 3"
 # ID and SCRIPT may have options between them.
 INTERMIXED = True
-BEHIND = run_job.BEHIND
+BEHIND = BEHIND_SCRIPT
 # So many steps a run measures.
 STEPS = 100
 # The reports' place among the collected results.
@@ -50,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_flags(parser)
     parser.add_argument("--output", metavar="DIR", help=f"of a job: where the results go (default: {RESULTS}/JOB)")
-    advise.add_cluster(parser)
+    add_cluster(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="with --on: also write the chart as an SVG file")
     add_json(parser)
 
@@ -63,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         job = make_local_job(argparse.Namespace(**words), "profile").job
         # What the job prints is no part of the answer.
         with contextlib.redirect_stdout(sys.stderr):
-            if code := run_job.start_job(job):
+            if code := start_job(job):
                 return code
         if not (job.folder / REPORTS).is_dir():
             raise UnmeasuredError(f"{script}: expected {LOOP}, found none; the job itself ended well", WATCH)
@@ -91,10 +97,10 @@ def print_profile(args: argparse.Namespace, profile: Profile) -> int:
             "dlc advise REPORT --on CLUSTER --cpu-seconds S",
         )
     if args.on and profile.cpu:
-        machines = make_catalogue(read_instances(read_workspace()), advise.parse_prices(args.price))
+        machines = make_catalogue(read_instances(read_workspace()), parse_prices(args.price))
         step = args.step_ms / 1000 if args.step_ms else profile.step
-        advice = advise.advise_from_words(args, machines, step, profile.cpu, profile.batch_bytes, profile)
-        advise.print_advice(args, advise.Found(profile, advice, ()))
+        advice = advise_from_words(args, machines, step, profile.cpu, profile.batch_bytes, profile)
+        print_advice(args, Found(profile, advice, ()))
     elif args.json:
         print_json({"profile": profile_json(profile)})
     else:

@@ -14,7 +14,7 @@ from dlc.buildspec import variant
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.selection import find_image
 from dlc.cli.shared.arguments import add_back, add_json, add_set, parse_path, print_json, print_text, say_progress
-from dlc.cli.verify import make_build_key
+from dlc.cli.shared.verify_pushed import make_build_key
 from dlc.core import environment, labels
 from dlc.core.checkout import Tree, find_checkout, find_workspace, read_workspace
 from dlc.core.errors import UsageError

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from dlc.cli.shared.arguments import add_json, print_json, print_text, terminal_columns
-from dlc.cli.submit import add_place
+from dlc.cli.shared.placed_jobs import add_place
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.text import format_table
 from dlc.engine.connection import Engine, find_engine

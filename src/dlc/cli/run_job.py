@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.buildspec.project import require_script
-from dlc.cli.lint import lint_note
 from dlc.cli.shared.arguments import add_json, print_json, show_step
-from dlc.cli.shared.job_specs import LocalJob, is_job_file, make_local_job, order_error, save_job
+from dlc.cli.shared.job_specs import is_job_file, order_error, save_job
+from dlc.cli.shared.lint_note import lint_note
+from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, LocalJob, make_local_job, start_job
 from dlc.cli.shared.own_words import MARK, names_script
 from dlc.core.checkout import find_workspace, read_project
 from dlc.core.environment import user_path
@@ -26,7 +27,6 @@ from dlc.places.local.containers import explain_as_dict
 from dlc.places.local.detach import start_in_background
 from dlc.places.local.job import Job
 from dlc.places.local.known_jobs import LOG, require_free_name
-from dlc.places.local.run import run_job
 from dlc.places.local.watch import explain_watch
 from dlc.places.place import LOCAL, load_place
 
@@ -34,10 +34,7 @@ HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py311 train.py --lr 0.1"
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
-BEHIND = (
-    "what is for the script stands behind its name; without a name, in a project, behind a --, as in dlc run --"
-    " --lr 0.1; in a job's file below `arguments`"
-)
+BEHIND = BEHIND_SCRIPT
 
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
@@ -152,14 +149,6 @@ def _start_in_background(job: Job, args: argparse.Namespace) -> int:
         print(job.id)
         print(f"dlc: its lines: dlc logs {job.id} -f; its end: dlc stop {job.id}", file=sys.stderr)
     return 0
-
-
-def start_job(job: Job, *, is_named: bool = False, watch: bool = False) -> int:
-    """Start the job; return its exit code. A name that a user gives may be another job's."""
-    engine, claims = find_engine_for_job(), claims_folder()
-    if is_named:
-        require_free_name(claims, job.id, engine)
-    return run_job(job, engine, claims, watch=watch, show=show_step)
 
 
 def _remove_job(job_id: str) -> int:

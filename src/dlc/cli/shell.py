@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.exec import SHELL, terminal_options
+from dlc.cli.shared.arguments import SHELL, terminal_options
 from dlc.cli.shared.own_words import require_command
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM

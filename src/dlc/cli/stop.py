@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from dlc.cli.shared.arguments import show_step
-from dlc.cli.submit import add_place, find_submitted
+from dlc.cli.shared.placed_jobs import add_place, find_submitted
 
 HELP = "stop a job: its hosts have its --grace to save, and its results are collected"
 EXAMPLE = "dlc stop 20261120-093000-0a1b2c"

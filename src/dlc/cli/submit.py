@@ -6,16 +6,15 @@ import argparse
 import os
 import secrets as random
 import sys
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from typing import Any
 
 from dlc.cli.shared.job_specs import Images, place_job, raise_refusals, read_open_file
-from dlc.core.errors import DlcError
+from dlc.cli.shared.placed_jobs import note_submitted
 from dlc.job.code_files import RESULTS
 from dlc.job.job_spec import PLACES, JobSpec
 from dlc.places.place import LOCAL, Document, Place, load_place, read_place_options
-from dlc.places.records import Record, find_record, note_end, write_record
+from dlc.places.records import note_end
 
 HELP = "hand the job of a file to Slurm, Kubernetes, SageMaker or another place"
 EXAMPLE = "dlc submit job.yml --to slurm --with partition=gpu --dry-run"
@@ -66,7 +65,7 @@ def _submit(
 ) -> int:
     job_id = place.submit_job(job, options, document, secrets)
     if args.to != LOCAL:
-        _note_job(job, args.to, job_id, options)
+        note_submitted(job, args.to, job_id, options)
     if not args.wait:
         print(job_id)
         print(f"dlc: its lines: dlc logs {job.name} -f; its end: dlc stop {job.name}", file=sys.stderr)
@@ -76,34 +75,3 @@ def _submit(
     code = place.wait_for_job(job_id, options)
     note_end(job.name)
     return code
-
-
-def _note_job(job: JobSpec, place: str, job_id: str, options: Any) -> None:
-    """Keep the job's name and its id there; this machine knows its own jobs by their claims."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
-        write_record(Record(job.name, place, job_id, str(job.folder), options.model_dump(mode="json"), now))
-    except (OSError, DlcError) as error:
-        # The job runs already.
-        print(f"dlc: warning: {job.name} has no name here, only {job_id} --to {place}: {error}", file=sys.stderr)
-
-
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add --to and --with, for the verbs that look after jobs of a place."""
-    parser.add_argument("--to", default="", metavar="PLACE", help=f"of this place: {', '.join(PLACES)}")
-    parser.add_argument(
-        "--with", action="append", default=[], dest="words", metavar="KEY=VALUE", help="an option of the place"
-    )
-
-
-def find_submitted(word: str, to: str, words: Sequence[str]) -> tuple[Place, str, Any]:
-    """Return place, id there and options of a job that this machine submitted, or of any job of the place `to`.
-
-    Without `to`, a job that no place is known to have taken is one of this machine. Raises UsageError for a place that
-    does not exist.
-    """
-    if record := find_record(word, to):
-        place = load_place(record.place)
-        return place, record.id, place.OPTIONS.model_validate(record.options)
-    place = load_place(to or LOCAL)
-    return place, word, read_place_options(place, to or LOCAL, None, words)

@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from dlc.cli import run_job
 from dlc.cli.shared.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
-from dlc.cli.shared.job_specs import make_local_job
+from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, make_local_job
 from dlc.core.errors import UsageError
 from dlc.engine.connection import find_engine_for_job
 from dlc.job.code_files import RESULTS
@@ -22,7 +21,7 @@ HELP = "find the largest batch of a training script that fits, by short jobs on 
 EXAMPLE = "dlc tune-batch --hp-name batch-size --memory 4g pytorch-2.13-training-cpu-py311 train.py --batch-size 64"
 # ID and SCRIPT may have options between them.
 INTERMIXED = True
-BEHIND = run_job.BEHIND
+BEHIND = BEHIND_SCRIPT
 COMPILERS = ("inductor", "xla")
 # Without --most no batch is tried that is more than so many times the job's own.
 TIMES = 1024

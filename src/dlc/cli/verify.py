@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 
-from dlc.buildspec.matrix import load_variants
-from dlc.buildspec.project import list_own_images
-from dlc.cli.shared.arguments import add_json, parse_path, print_json, print_text, say_progress
-from dlc.core import environment
-from dlc.core.checkout import Tree, find_checkout, read_workspace
+from dlc.cli.shared.arguments import add_json, parse_path, print_json, print_text
+from dlc.cli.shared.verify_pushed import make_build_key, open_reference
+from dlc.core.checkout import find_checkout, read_workspace
 from dlc.core.labels import ID
-from dlc.core.platforms import split_suffix
-from dlc.plan.contexts import Image
-from dlc.plan.plan import plan_variants
 from dlc.proof import policy as policies
 from dlc.proof.evidence import find_manifest
-from dlc.proof.judge import BuildKey, Verdict
+from dlc.proof.judge import Verdict
 from dlc.proof.opening import Evidence
 from dlc.proof.policy import Policy
-from dlc.proof.provenance import Origin, explain_other_tools
+from dlc.proof.provenance import explain_other_tools
 from dlc.proof.requirement import find_verifiers, judge_images, require_proven, require_verifiers
-from dlc.registry.client import credentials
-from dlc.registry.client.http import Session
-from dlc.registry.client.repository import Repository
 
 HELP = "check who signed an image in a registry, and what is proven of it"
 EXAMPLE = "dlc verify registry.example:5000/team/pytorch:2.13.0-training-cpu-py311-bookworm --key cosign.pub"
@@ -73,56 +64,6 @@ def run(args: argparse.Namespace) -> int:
         print_text("\n".join(as_text(*row) for row in rows), STATES)
     require_proven(rows, REMEDY)
     return 0
-
-
-@dataclass(frozen=True)
-class Place:
-    """An image in a repository that is only read: `name` is its digest or its tag; `tag` may be empty."""
-
-    repository: Repository
-    registry: str
-    name: str
-    tag: str
-
-
-def open_reference(word: str) -> Place:
-    """Return where an image is by its reference. Raises UsageError for another text."""
-    found = credentials.parse_reference(word)
-    address = found.address
-    session = Session(
-        address.url,
-        address.path,
-        credentials.read_credentials(address.registry),
-        environment.find_ca_bundle(os.environ),
-        actions="pull",
-    )
-    return Place(Repository(session, address.path, say_progress), address.registry, found.name, found.tag)
-
-
-def make_build_key(tree: Tree, *, is_demanded: bool) -> BuildKey:
-    """Return what tells the content key that the sources of this folder give to an image.
-
-    A checkout speaks of all images, and so does a policy that demands it. A project without a checkout around it
-    speaks of its own image: others are built from recipes that it has not.
-    """
-
-    def build_key(origin: Origin) -> str | None:
-        # A project makes its image for each platform of the released one.
-        own = {split_suffix(identifier)[0] for identifier in list_own_images(tree)}
-        is_own = is_demanded or split_suffix(origin.asked)[0] in own
-        return compute_key(origin, tree) if is_own else None
-
-    return build_key
-
-
-def compute_key(origin: Origin, tree: Tree) -> str:
-    """Return the content key with which this checkout builds an image, from the same base images.
-
-    Raises DlcError if it has no such image.
-    """
-    variants = load_variants(tree, [origin.asked], origin.sets)
-    images = {reference: Image(reference, digest) for reference, digest in origin.bases.items()}
-    return plan_variants(variants, tree, [origin.asked], origin.sets, images).target(origin.id).key
 
 
 def as_dict(evidence: Evidence, verdict: Verdict) -> dict[str, object]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.shared.arguments import add_globs, add_json, add_set, print_json, print_text
-from dlc.cli.verify import open_reference
+from dlc.cli.shared.verify_pushed import open_reference
 from dlc.core import labels
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder

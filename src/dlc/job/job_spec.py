@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -44,6 +44,8 @@ STOP_SECONDS = 30
 TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
 GRACE, PROGRAMS = "DLC_TERMINATION_GRACE", "DLC_GROUP_PROGRAMS"
 MOST_HOSTS = 100_000
+# What inputdataconfig.json says of a channel whose files are on the host.
+CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
 TRAINING_GROUPS = "sagemaker_distribution_instance_groups"
 # Whoever starts the hosts says by these who they are: the launcher would wait for others, or be told twice.
 HOST_VARIABLE = re.compile(r"DLC_(GROUPS|HOSTS|NUM_HOSTS|RANK|SERVICE)|JOBSET_NAME|SLURM_\w+")
@@ -287,3 +289,8 @@ class JobSpec(Model):
         """Yield the hosts of the job if they are more than `most`."""
         if self.host_count > most:
             yield ("groups" if self.groups else "hosts",), f"at most {most} hosts in all{where}", str(self.host_count)
+
+
+def describe_channels(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return what a host's inputdataconfig.json says of its channels."""
+    return {name: dict(CHANNEL) for name in names}

@@ -3,7 +3,7 @@
 A job is rendered with a field and without it. The place refuses the field, or its document differs, or it looks at the
 value and gives no less. A field with none of these would be dropped silently: `read_cell` raises AssertionError.
 
-May import core, buildspec, places.local, job, places.place.
+May import core, job, places.place.
 """
 
 from __future__ import annotations

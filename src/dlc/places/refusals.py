@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dlc.core.checkout import read_workspace
+from dlc.core.image_references import split_registry
 from dlc.job.job_spec import GRACE, HOST_VARIABLE, ONLY_GROUP, SHARED_MEMORY, Group, JobSpec
 from dlc.job.limits import count_bytes
 from dlc.places.place import Refusal
@@ -30,12 +31,6 @@ GIB_OF_CPU = {"c": 2.0, "m": 4.0, "r": 8.0}
 IMAGE_HINT = "dlc push it and name it with --image"
 
 
-def has_registry(image: str) -> bool:
-    """Tell whether a Docker reference begins with its registry, as Docker itself reads it."""
-    registry, slash, _ = image.partition("/")
-    return bool(slash) and (registry == "localhost" or bool(re.search("[.:]", registry)))
-
-
 def refuse_images(images: Iterable[tuple[tuple[str, ...], str]], hint: str = "") -> Iterator[Refusal]:
     """Yield images without their registry: hosts would ask Docker Hub, where the name is somebody else's.
 
@@ -43,7 +38,7 @@ def refuse_images(images: Iterable[tuple[tuple[str, ...], str]], hint: str = "")
     """
     words = f"{IMAGE_HINT}; {hint}" if hint else IMAGE_HINT
     for keys, image in images:
-        if not has_registry(image):
+        if not split_registry(image)[0]:
             yield Refusal(keys, "an image with its registry, such as REGISTRY/NAME:TAG", image, words)
 
 

@@ -1,4 +1,4 @@
-"""A job as a task file of SkyPilot, for `sky launch`. Pure. May import places.place, places.task_files."""
+"""A job as a task file of SkyPilot, for `sky launch`. Pure. May import job, places.{place,refusals,task_files}."""
 
 from __future__ import annotations
 

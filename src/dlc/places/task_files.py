@@ -1,7 +1,7 @@
 """What the task files of SkyPilot and dstack have in common: both run the same lines of shell on each host. Pure.
 
-dlc writes these files and no more: their own clients send them, show their lines and stop them. May import core,
-places.local, job, places.place.
+dlc writes these files and no more: their own clients send them, show their lines and stop them. May import core, job,
+places.{place,refusals}.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from dlc.core.errors import UsageError
-from dlc.job.job_spec import Group, JobSpec
+from dlc.job.job_spec import Group, JobSpec, describe_channels
 from dlc.job.limits import count_bytes
 from dlc.job.values import is_address
-from dlc.places.local.job_folder import CHANNEL
 from dlc.places.place import Document, Refusal
 from dlc.places.refusals import name_group_keys, refuse_images, refuse_variables
 
@@ -37,7 +36,7 @@ def list_lines(job: JobSpec, group: Group, hosts: str) -> list[str]:
     """
     files: dict[str, Mapping[str, object]] = {
         "hyperparameters.json": {"sagemaker_program": json.dumps(job.program), **job.parameters},
-        "inputdataconfig.json": {name: dict(CHANNEL) for name in group.channels},
+        "inputdataconfig.json": describe_channels(group.channels),
     }
     written = [f"printf '%s\\n' {shlex.quote(json.dumps(text))} >{CONFIG}/{name}" for name, text in files.items()]
     return [f"mkdir -p {CONFIG}", *written, hosts, f"exec {shlex.join((*LAUNCHER, *job.arguments))}"]

@@ -1,1 +1,1 @@
-"""The largest batch that fits: a job of a few steps for each trial. May import core, engine, places.local."""
+"""The largest batch that fits: a job of a few steps for each trial. May import core, engine, job, places.local."""

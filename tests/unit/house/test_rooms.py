@@ -32,20 +32,18 @@ DLC = {
     "advice": ("core", "checked_yaml", "buildspec"),
     "job": ("core", "checked_yaml", "buildspec"),
     "places.records": ("core",),
+    "places.host_log": ("core",),
     "places.place": ("core", "checked_yaml", "buildspec", "job"),
-    "places.local": ("core", "engine", "job", "places.place"),
+    "places.local": ("core", "engine", "job", "places.host_log", "places.place"),
     "places.refusals": ("core", "buildspec", "job", "places.place"),
-    "places.kubernetes": ("core", "buildspec", "job", "places.place", "places.local", "places.refusals"),
-    "places.slurm": (
-        *("core", "checked_yaml", "buildspec", "job"),
-        *("places.place", "places.local", "places.records", "places.refusals"),
-    ),
-    "places.sagemaker": ("core", "checked_yaml", "engine", "buildspec", "job", "places.place", "places.refusals"),
-    "places.task_files": ("core", "job", "places.place", "places.local", "places.refusals"),
+    "places.kubernetes": ("core", "buildspec", "job", "places.host_log", "places.place", "places.refusals"),
+    "places.slurm": ("core", "checked_yaml", "job", "places.place", "places.records", "places.refusals"),
+    "places.sagemaker": ("core", "checked_yaml", "engine", "job", "places.place", "places.refusals"),
+    "places.task_files": ("core", "job", "places.place", "places.refusals"),
     "places.skypilot": ("job", "places.place", "places.refusals", "places.task_files"),
     "places.dstack": ("job", "places.place", "places.refusals", "places.task_files"),
     "places.field_table": ("core", "job", "places.place"),
-    "tune": ("core", "engine", "job", "places.local"),
+    "tune": ("core", "engine", "job", "places.host_log", "places.local"),
     "cli": (
         *("core", "checked_yaml", "debian", "engine", "buildspec", "plan", "image_build", "inspection", "registry"),
         *("proof", "site", "advice", "tune", "job"),
@@ -171,6 +169,11 @@ def test_a_room_imports_only_rooms_below_it(package: Path, room: str) -> None:
     assert found == []
 
 
+def test_only_what_runs_jobs_on_this_machine_imports_that_place() -> None:
+    """A remote place takes no name from it: the table may not be widened for one."""
+    assert {room for room, others in DLC.items() if "places.local" in others} == {"tune", "cli"}
+
+
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_every_room_is_in_the_table_and_they_are_few(package: Path) -> None:
     entries = {path.stem for path in package.iterdir() if path.name != "__pycache__"}
@@ -252,6 +255,20 @@ def test_the_channel_is_only_for_what_speaks_with_other_hosts() -> None:
     users = {file for file in SOURCES.rglob("*.py") if "dlc_channel" in imported_tops(file)}
     own = {*(SOURCES / "dlc_channel").rglob("*.py")}
     assert [file.relative_to(SOURCES).as_posix() for file in users - own - {*speakers}] == []
+
+
+def test_no_verb_imports_a_verb() -> None:
+    """What two verbs share is in `cli.shared`, which imports no verb either."""
+    verbs = {f"dlc.cli.{file.stem}" for file in (SOURCES / "dlc/cli").glob("*.py")} - {"dlc.cli.__init__"}
+    found = [
+        f"{name} imports {module}"
+        for name, tree in trees()
+        if name.startswith("dlc/cli/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for module in ({node.module} | {f"{node.module}.{alias.name}" for alias in node.names}) & verbs
+    ]
+    assert found == []
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dlc.core.checkout import Tree
 
 LEAST_NUMBER, MOST_NUMBER = 1e-9, 1e12
+# What a container runs if no command is named.
+SHELL = ("bash",)
 
 
 def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False, platform: str = PLATFORM) -> None:
@@ -142,6 +144,11 @@ def warn_of_other_tool(tree: Tree) -> None:
 def terminal_columns() -> int | None:
     """Return the characters to a line of the terminal that stdout is; None without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def terminal_options() -> tuple[str, ...]:
+    """Return the client's options: input reaches the command, and a terminal if somebody types on one."""
+    return ("--interactive", *(("--tty",) if sys.stdin.isatty() and sys.stdout.isatty() else ()))
 
 
 def print_text(text: str, kinds: Mapping[str, str] = MappingProxyType({})) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.lock import lock_new_project
 from dlc.cli.shared.arguments import print_json, warn_of_end, warn_of_other_tool
+from dlc.cli.shared.lock_images import lock_new_project
 from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder

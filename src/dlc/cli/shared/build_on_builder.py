@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 
 from dlc.buildspec.matrix import list_frameworks, load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.lock import lock_new_project
 from dlc.cli.shared.arguments import print_json, say_progress, warn_of_end, warn_of_other_tool
+from dlc.cli.shared.lock_images import lock_new_project
 from dlc.cli.shared.push_families import find_families, put_foreign_first
 from dlc.core import environment, labels
 from dlc.core.atomic_files import report_disk_errors

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import secrets
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +23,7 @@ from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import read_workspace
 from dlc.core.environment import user_path
 from dlc.core.errors import DlcError, UsageError
+from dlc.core.image_references import is_reference
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.job.code_files import RESULTS
 from dlc.job.job_file import format_job, list_open_secrets, read_job_file
@@ -32,8 +31,7 @@ from dlc.job.job_spec import JobSpec
 from dlc.job.stated_job import StatedJob
 from dlc.job.values import NAME
 from dlc.job.words import list_typed, read_words
-from dlc.places.local.job import Job, make_job
-from dlc.places.place import LOCAL, Refusal, load_place, read_place_options
+from dlc.places.place import LOCAL, Refusal
 
 ENDINGS = (".yml", ".yaml", ".json")
 
@@ -47,7 +45,7 @@ class Images:
 
     def find_reference(self, word: str) -> str:
         """Return the Docker reference of an image. Raises SelectorError for an identifier that no image has."""
-        return word if set(word) & set(":/@") else find_image(word, self._variants)[0]
+        return word if is_reference(word) else find_image(word, self._variants)[0]
 
     def fit_job(self, job: JobSpec, options: Any) -> tuple[JobSpec, Any]:
         """Return the job and the options of this machine with what the buildspec says of the job's image.
@@ -117,29 +115,6 @@ def place_job(spec: JobSpec, verb: str, name: str, output: str | None, images: I
         raise UsageError(f"--name {name}: expected at most 63 letters, digits, _ . and -", f"dlc {verb} --help")
     folder = user_path(output).absolute() if output else Path.cwd() / RESULTS / name
     return spec.place(name, folder, images.find_reference)
-
-
-@dataclass(frozen=True)
-class LocalJob:
-    """A job of this machine: as it was said, what the place is told of it besides, and its hosts and folders."""
-
-    spec: JobSpec
-    options: Any
-    job: Job
-
-
-def make_local_job(
-    args: argparse.Namespace, verb: str, *, name: str = "", prefix: str = "", words: Sequence[str] = ()
-) -> LocalJob:
-    """Make the job of this machine that a verb is told; `words` are options of the place, as --with has them."""
-    images = Images()
-    stated = read_job(args, verb, images)
-    stated.raise_problems(stated.spec.list_unset(os.environ))
-    options = read_place_options(load_place(LOCAL), LOCAL, stated.node, words)
-    spec, options = images.fit_job(place_job(stated.spec, verb, name, args.output, images, prefix=prefix), options)
-    raise_refusals(load_place(LOCAL).refuse_job(spec, options), stated, LOCAL)
-    job = make_job(spec, os.environ, secrets.token_hex(16))
-    return LocalJob(spec, options, replace(job, platform=options.platform))
 
 
 def raise_refusals(refusals: Sequence[Refusal], stated: StatedJob, place: str) -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree, Workspace
 from dlc.core.environment import cache_folder
+from dlc.core.image_references import split_registry
 from dlc.core.platforms import split_suffix
 from dlc.engine.connection import Engine
 from dlc.inspection.facts import Facts
@@ -115,7 +116,7 @@ class ImageProof:
         Raises ProofError if an image in it is not signed as the one that is pushed: its tag in the registry may mean
         the image of anybody who may push there.
         """
-        registry = self.reference.partition("/")[0]
+        registry = split_registry(self.reference)[0]
         for platform, image in index.images.items():
             tag = index.own[platform]
             judged = judge_images(repository, registry, image, tag, self.verifiers, IN_INDEX, lambda _: None)

@@ -6,12 +6,11 @@ import base64
 import json
 
 from dlc.core.labels import JOB
-from dlc.job.job_spec import Group, JobSpec
+from dlc.job.job_spec import Group, JobSpec, describe_channels
 from dlc.places.kubernetes.names import PARAMETERS_FILE, name_channels_file, name_group, name_object
 from dlc.places.kubernetes.options import KubernetesOptions, read_claim
 from dlc.places.kubernetes.pod import CONFIG, Object, make_pod
 from dlc.places.kubernetes.source import NAME, pack_code
-from dlc.places.local.job_folder import CHANNEL
 from dlc.places.place import LOST_CODE, STOPPED_CODE, Document
 
 JOB_SET, TRAIN_JOB = "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"
@@ -67,7 +66,7 @@ def make_config_map(job: JobSpec, options: KubernetesOptions) -> Object:
         "data": {
             PARAMETERS_FILE: json.dumps(make_hyperparameters(job, options), indent=2),
             **{
-                name_channels_file(job, group): json.dumps({name: dict(CHANNEL) for name in group.channels}, indent=2)
+                name_channels_file(job, group): json.dumps(describe_channels(group.channels), indent=2)
                 for group in job.host_groups
             },
         },

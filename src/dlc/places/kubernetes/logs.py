@@ -8,6 +8,7 @@ from threading import Thread
 from typing import TextIO
 
 from dlc.core.errors import DlcError
+from dlc.places.host_log import HostLog
 from dlc.places.kubernetes.client import (
     ASK_AGAIN_SECONDS,
     SUSPENDED,
@@ -23,7 +24,6 @@ from dlc.places.kubernetes.client import (
 from dlc.places.kubernetes.document import QUEUE
 from dlc.places.kubernetes.kubectl import Object, find_remedy, read_objects, stream_lines
 from dlc.places.kubernetes.options import KubernetesOptions
-from dlc.places.local.lifecycle import HostLog
 
 # Before these a pod has no container to read from.
 STARTED = ("Running", "Succeeded", "Failed")

@@ -1,4 +1,4 @@
-"""This machine: a container for each host. May import core, engine, job, places.place."""
+"""This machine: a container for each host. May import core, engine, job, places.{place,host_log}."""
 
 from __future__ import annotations
 

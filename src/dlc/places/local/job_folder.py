@@ -6,6 +6,7 @@ import filecmp
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,11 +14,11 @@ from pathlib import Path
 
 from dlc.core.errors import DlcError
 from dlc.job.code_files import RESULTS, copy_code
+from dlc.job.job_spec import describe_channels
 from dlc.places.local.job import Job
 
 # Docker calls a container's first network interface so.
 INTERFACE = "eth0"
-CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
 # Folder in the results -> folder in a host's /opt/ml.
 PARTS = {"model": "model", "output": "output/data"}
 # A rank's own file, of the compiler's report and of `dlc profile`.
@@ -73,13 +74,13 @@ def write_host_folder(job: Job, host: str) -> Path:
     return root
 
 
-def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
+def make_config(job: Job, host: str) -> dict[str, Mapping[str, object]]:
     """Map file names to JSON objects."""
     program = {"sagemaker_program": json.dumps(job.program)} if job.program else {}
     return {
         "resourceconfig.json": make_resource_config(job, host),
         "hyperparameters.json": {**program, **job.hyperparameters},
-        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels_of(host)},
+        "inputdataconfig.json": describe_channels(job.channels_of(host)),
     }
 
 

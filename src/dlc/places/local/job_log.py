@@ -11,8 +11,8 @@ from threading import Thread
 from typing import TextIO
 
 from dlc.engine.connection import Engine
+from dlc.places.host_log import HostLog
 from dlc.places.local.known_jobs import ASK_AGAIN_SECONDS, is_held
-from dlc.places.local.lifecycle import HostLog
 
 # Characters that are read at once.
 CHUNK = 1 << 16

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Queue
-from threading import Lock, Thread
-from typing import Any, TextIO
+from threading import Thread
+from typing import Any
 
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import last_lines
-from dlc.core.text import link_paths, shows_colors
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ASK_SECONDS, PAUSES_SECONDS, ask_engine, tell_of_waiting
 from dlc.engine.remedies import GPU_REMEDY
+from dlc.places.host_log import HostLog
 from dlc.places.local.containers import Container, JobCommands
 
 # Seconds between two attempts to remove something.
@@ -328,33 +325,3 @@ def find_first_failure(states: dict[str, ContainerState]) -> str:
     """Return the host that was the first to end with another code than 0; "" if none has."""
     failed = [host for host, state in states.items() if state.exit_code]
     return min(failed, key=lambda host: states[host].ended, default="")
-
-
-class HostLog:
-    """Prints what hosts say to `out`, and what dlc says of them to `said`, which is stderr if none is named."""
-
-    def __init__(self, hosts: int, out: TextIO, said: TextIO | None = None) -> None:
-        self._named = hosts > 1
-        self._out = out
-        self._said = said
-        self._lock = Lock()
-
-    def taker(self, host: str) -> Callable[[str], None]:
-        """Return what prints one host's lines. The launcher names host and rank itself if a host has several ranks."""
-        own = f"[{host}:"
-        prefix = f"[{host}] " if self._named else ""
-
-        def take(line: str) -> None:
-            with self._lock:
-                self._out.write(f"{line}\n" if line.startswith(own) else f"{prefix}{line}\n")
-                self._out.flush()
-
-        return take
-
-    def say(self, text: str) -> None:
-        """Print a line of dlc's own. It waits for nobody who does not read the hosts' lines."""
-        # The terminal may be closed: the job is stopped all the same.
-        with suppress(OSError):
-            said = self._said or sys.stderr
-            shown = link_paths(text) if shows_colors(os.environ, is_terminal=said.isatty()) else text
-            print(f"dlc: {shown}", file=said, flush=True)

@@ -1,4 +1,4 @@
-"""SageMaker: CreateTrainingJob. May import engine, checked_yaml, buildspec, job, places.place."""
+"""SageMaker: CreateTrainingJob. May import core, checked_yaml, engine, job, places.{place,refusals}."""
 
 from __future__ import annotations
 

@@ -91,14 +91,22 @@ def read_exit_code(job: Mapping[str, Any]) -> int:
 
 def describe_job(job_id: str, region: str) -> dict[str, Any]:
     """Return what the service says of a job. Raises PlatformError if it has no such job."""
+    job = find_job(job_id, region)
+    if job is None:
+        raise PlatformError(
+            f"{job_id}: expected a training job of the account in {region or 'its region'}, found none",
+            "dlc ps --to sagemaker, --with region=...",
+        )
+    return job
+
+
+def find_job(name: str, region: str) -> dict[str, Any] | None:
+    """Return what the service says of a job; None if it has no such job."""
     try:
-        return call_aws("sagemaker", "describe_training_job", region, TrainingJobName=job_id)
+        return call_aws("sagemaker", "describe_training_job", region, TrainingJobName=name)
     except AwsError as error:
-        if error.code in ("ValidationException", "ResourceNotFound"):
-            raise PlatformError(
-                f"{job_id}: expected a training job of the account in {region or 'its region'}, found none",
-                "dlc ps --to sagemaker, --with region=...",
-            ) from None
+        if error.code in ("ValidationException", "ResourceNotFound") or "not find" in error.message:
+            return None
         raise
 
 

@@ -10,7 +10,13 @@ from dlc.checked_yaml.problems import did_you_mean
 from dlc.job.job_spec import GRACE, ONLY_GROUP, JobSpec
 from dlc.job.values import is_address
 from dlc.places.place import Refusal
-from dlc.places.refusals import refuse_group_images, refuse_share, refuse_shared_memory, refuse_variables
+from dlc.places.refusals import (
+    name_group_keys,
+    refuse_group_images,
+    refuse_share,
+    refuse_shared_memory,
+    refuse_variables,
+)
 from dlc.places.sagemaker.request import find_channels, locate_channel, locate_checkpoints, make_request
 from dlc.places.sagemaker.rules import find_conflicts
 from dlc.places.sagemaker.settings import SOURCE, Settings
@@ -59,7 +65,7 @@ def refuse_job(job: JobSpec, options: Settings) -> list[Refusal]:
 def check_request(request: Mapping[str, Any], job: JobSpec, options: Settings) -> list[Refusal]:
     """Return what the service would refuse of a request."""
     shapes = read_shapes()
-    violations = [*(find_violations(request, shapes) if shapes else []), *find_conflicts(request)]
+    violations = [*(find_violations(request, shapes) if shapes else ()), *find_conflicts(request)]
     return [_as_refusal(violation, request, job, options) for violation in violations]
 
 
@@ -168,23 +174,14 @@ def _find_group_keys(path: Steps, job: JobSpec, options: Settings) -> tuple[str,
     name = job.host_groups[int(index)].name if job.has_groups else ONLY_GROUP
     if path[-1] == "InstanceType":
         return _find_type_keys(name, options)
-    return _keys_of_group(name, "hosts" if path[-1] == "InstanceCount" else "")
+    return name_group_keys(name, "hosts")
 
 
 def _find_type_keys(group: str, options: Settings) -> tuple[str, ...]:
     """Return where the type of a group's machines stands."""
     if group in options.instance_types:
         return (*OWN, "instance_types", group)
-    return (*OWN, "instance_type") if options.instance_type else _keys_of_group(group, "instance_type")
-
-
-def _keys_of_group(name: str, key: str) -> tuple[str, ...]:
-    """Return where a group's value stands; of the only group, which has no name, it is the job's."""
-    if name != ONLY_GROUP:
-        return ("groups", name, key) if key else ("groups", name)
-    if key == "hosts":
-        return ("hosts",)
-    return ("resources", key) if key else ("resources",)
+    return (*OWN, "instance_type") if options.instance_type else name_group_keys(group, "instance_type")
 
 
 def _find_channel_keys(path: Steps, request: Mapping[str, Any], job: JobSpec, options: Settings) -> tuple[str, ...]:

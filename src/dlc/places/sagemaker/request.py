@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dlc.core.image_references import split_registry
 from dlc.job.job_spec import GRACE, TOKEN, Group, JobSpec
 from dlc.job.values import is_address
-from dlc.places.refusals import has_registry
 from dlc.places.sagemaker.settings import Channel, Settings
 
 ARCHIVE = "sourcedir.tar.gz"
@@ -76,7 +76,7 @@ def locate_archive(job: JobSpec, settings: Settings) -> str:
 def locate_image(job: JobSpec, settings: Settings) -> str:
     """Return the image's address in ECR; of an image of this machine the place where `dlc push --to ecr` puts it."""
     named = settings.image or job.image
-    return named if has_registry(named) or settings.image else f"{settings.registry}/{named}"
+    return named if split_registry(named)[0] or settings.image else f"{settings.registry}/{named}"
 
 
 def locate_channel(name: str, word: str, settings: Settings) -> str:

@@ -1,5 +1,6 @@
 """What the service refuses across fields, and its shapes do not say. Pure.
 
+Only what a job or an option can get wrong is checked: of what `make_request` cannot write there is no rule.
 Each rule has its source: the API reference ("API"), the developer guide ("guide"), or an answer of the service that
 people have reported ("answer"). Quotas that an account can have raised are notes, not refusals: `list_notes`.
 """
@@ -7,11 +8,10 @@ people have reported ("answer"). Quotas that an account can have raised are note
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dlc.places.sagemaker.request import ECR
+from dlc.places.sagemaker.request import CODE_CHANNEL, ECR
 from dlc.places.sagemaker.shapes import Steps, Violation
 
 # Guide, "SageMaker AI managed warm pools": shorter than the shape's own 21,600.
@@ -59,25 +59,7 @@ def _list_groups(request: Request) -> list[tuple[str, int, str]]:
     if "InstanceGroups" in resources:
         groups = resources["InstanceGroups"]
         return [(each["InstanceType"], each["InstanceCount"], each["InstanceGroupName"]) for each in groups]
-    return [(resources.get("InstanceType", ""), resources.get("InstanceCount", 0), "")]
-
-
-def _check_instances(request: Request) -> Iterator[Violation]:
-    """Check that hosts are said once, and are some (answer, aws/sagemaker-python-sdk pull request 5564)."""
-    resources = request["ResourceConfig"]
-    alone = [name for name in ("InstanceType", "InstanceCount") if name in resources]
-    if "InstanceGroups" in resources and alone:
-        yield Violation(("ResourceConfig", alone[0]), "nothing beside InstanceGroups", repr(resources[alone[0]]))
-    for index, (_, count, name) in enumerate(_list_groups(request)):
-        if count < 1:
-            path: Steps = ("InstanceGroups", index, "InstanceCount") if name else ("InstanceCount",)
-            yield Violation(("ResourceConfig", *path), "at least 1", str(count))
-
-
-def _check_group_names(request: Request) -> Iterator[Violation]:
-    """Check that each group has a name of its own (API, InstanceGroup)."""
-    groups = request["ResourceConfig"].get("InstanceGroups", [])
-    yield from _find_twice([each["InstanceGroupName"] for each in groups], ("ResourceConfig", "InstanceGroups"))
+    return [(resources["InstanceType"], resources["InstanceCount"], "")]
 
 
 def _check_warm_pool(request: Request) -> Iterator[Violation]:
@@ -106,14 +88,15 @@ def _check_time(request: Request) -> Iterator[Violation]:
         yield Violation(path, "nothing without spot: true", f"{wait:,} s")
     elif wait is not None and wait < run:
         yield Violation(path, f"at least the {run:,} s of MaxRuntimeInSeconds", f"{wait:,} s")
-    elif wait is None and request.get("EnableManagedSpotTraining"):
-        yield Violation(path, f"at least the {run:,} s of MaxRuntimeInSeconds, with spot", "none")
 
 
 def _check_channels(request: Request) -> Iterator[Violation]:
-    """Check names of channels, and what their modes and groups go with (API, Channel and S3DataSource)."""
+    """Check what modes and groups of channels go with (API, Channel and S3DataSource)."""
     channels = request.get("InputDataConfig", [])
-    yield from _find_twice([each["ChannelName"] for each in channels], ("InputDataConfig",))
+    names = [each["ChannelName"] for each in channels]
+    if names.count(CODE_CHANNEL) > 1:
+        place = ("InputDataConfig", names.index(CODE_CHANNEL))
+        yield Violation(place, "another name: without a network the job's code is this channel", repr(CODE_CHANNEL))
     known = [name for _, _, name in _list_groups(request) if name]
     named = [each["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", []) for each in channels]
     for index, channel in enumerate(channels):
@@ -131,8 +114,6 @@ def _check_mode(channel: Mapping[str, Any], usual: str, path: Steps) -> Iterator
     mode = channel.get("InputMode", usual)
     if channel.get("CompressionType") == "Gzip" and mode != "Pipe":
         yield Violation((*path, "CompressionType"), f"no compression in mode {mode}, only in Pipe", "Gzip")
-    if channel.get("RecordWrapperType") == "RecordIO" and mode != "Pipe":
-        yield Violation((*path, "RecordWrapperType"), f"no RecordIO in mode {mode}, only in Pipe", "RecordIO")
     if "FileSystemDataSource" in channel["DataSource"] and mode != "File":
         yield Violation((*path, "InputMode"), "File, for a file system", mode)
 
@@ -153,20 +134,15 @@ def _check_vpc(request: Request) -> Iterator[Violation]:
 
 def _check_tags(request: Request) -> Iterator[Violation]:
     """Check keys of tags (API, Tag; guide, tagging: `aws:` is reserved)."""
-    keys = [tag["Key"] for tag in request.get("Tags", ())]
-    yield from _find_twice(keys, ("Tags",))
-    for index, key in enumerate(keys):
-        if key.lower().startswith("aws:"):
-            yield Violation(("Tags", index, "Key"), "a key that does not begin with aws:", repr(key))
+    for index, tag in enumerate(request.get("Tags", ())):
+        if tag["Key"].lower().startswith("aws:"):
+            yield Violation(("Tags", index, "Key"), "a key that does not begin with aws:", repr(tag["Key"]))
 
 
 def _check_metrics(request: Request) -> Iterator[Violation]:
-    """Check that each metric has a name of its own, and an expression with one group (guide, defining metrics)."""
-    metrics = request["AlgorithmSpecification"].get("MetricDefinitions", ())
-    base: Steps = ("AlgorithmSpecification", "MetricDefinitions")
-    yield from _find_twice([each["Name"] for each in metrics], base)
-    for index, metric in enumerate(metrics):
-        path = (*base, index, "Regex")
+    """Check that each metric has an expression with one group (guide, defining metrics)."""
+    for index, metric in enumerate(request["AlgorithmSpecification"].get("MetricDefinitions", ())):
+        path = ("AlgorithmSpecification", "MetricDefinitions", index, "Regex")
         try:
             groups = re.compile(metric["Regex"]).groups
         except re.error as error:
@@ -178,11 +154,8 @@ def _check_metrics(request: Request) -> Iterator[Violation]:
 
 def _check_image(request: Request) -> Iterator[Violation]:
     """Check that the image is in a registry that the service pulls from (guide, "Use your own training image")."""
-    specification = request["AlgorithmSpecification"]
-    if "TrainingImageConfig" in specification:
-        return
     path: Steps = ("AlgorithmSpecification", "TrainingImage")
-    image = specification["TrainingImage"]
+    image = request["AlgorithmSpecification"]["TrainingImage"]
     found = ECR.fullmatch(image)
     region = _find_region(request)
     if not found:
@@ -225,15 +198,7 @@ def _check_isolation(request: Request) -> Iterator[Violation]:
         yield Violation(path, "a folder in the container, because the network is isolated", place)
 
 
-def _find_twice(names: Sequence[str], path: Steps) -> Iterator[Violation]:
-    for name, count in Counter(names).items():
-        if count > 1:
-            yield Violation(path, "names that differ", f"{name!r} {count} times")
-
-
 RULES: tuple[Rule, ...] = (
-    _check_instances,
-    _check_group_names,
     _check_warm_pool,
     _check_time,
     _check_channels,

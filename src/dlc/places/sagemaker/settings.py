@@ -18,42 +18,36 @@ ROLE = re.compile(r"arn:(aws[a-z-]*):iam::([0-9]{12}):role/.+")
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
 S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/.*)?")
 # Sources of a channel: objects of S3, or a folder of a file system that the job's subnets reach.
-SOURCE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?|(efs|fsx)://fs-[0-9a-f]{8,}(/.*)?")
+SOURCE = re.compile(rf"{S3.pattern}|(efs|fsx)://fs-[0-9a-f]{{8,}}(/.*)?")
 DAY_SECONDS = 86400
 
 
-def _read_role(word: str) -> str:
-    if word and not ROLE.fullmatch(word):
-        raise ValueError("the ARN of an IAM role, such as arn:aws:iam::123456789012:role/Training")
-    return word
+def _match(pattern: re.Pattern[str], meaning: str) -> AfterValidator:
+    """Return the check of an option that may be left out."""
+
+    def check(word: str) -> str:
+        if word and not pattern.fullmatch(word):
+            raise ValueError(meaning)
+        return word
+
+    return AfterValidator(check)
 
 
-def _read_region(word: str) -> str:
-    if word and not REGION.fullmatch(word):
-        raise ValueError("a region, such as eu-west-1")
-    return word
-
-
-def _read_s3(word: str) -> str:
-    if word and not S3.fullmatch(word):
-        raise ValueError("an address such as s3://bucket/folder")
-    return word.rstrip("/")
-
-
-def _read_source(word: str) -> str:
-    if word and not SOURCE.fullmatch(word):
-        raise ValueError("an address such as s3://bucket/folder, fsx://fs-0123456789abcdef0/folder or efs://...")
-    return word
-
-
-S3Address = Annotated[str, AfterValidator(_read_s3)]
+Role = Annotated[str, _match(ROLE, "the ARN of an IAM role, such as arn:aws:iam::123456789012:role/Training")]
+Region = Annotated[str, _match(REGION, "a region, such as eu-west-1")]
+Source = Annotated[
+    str, _match(SOURCE, "an address such as s3://bucket/folder, fsx://fs-0123456789abcdef0/folder or efs://...")
+]
+S3Address = Annotated[
+    str, _match(S3, "an address such as s3://bucket/folder"), AfterValidator(lambda word: word.rstrip("/"))
+]
 Mode = Literal["", "File", "FastFile", "Pipe"]
 
 
 class Channel(Model):
     """How a channel gets to the hosts."""
 
-    address: Annotated[str, AfterValidator(_read_source)] = Field(
+    address: Source = Field(
         default="", description="where its data is, if the job's own `channels` names a folder of this machine"
     )
     mode: Mode = Field(default="", description="File copies it first, FastFile and Pipe stream it")
@@ -85,10 +79,8 @@ def find_region() -> str:
 class Settings(PlaceOptions):
     """The options of `places.sagemaker`."""
 
-    role: Annotated[str, AfterValidator(_read_role)] = Field(
-        default="", description="ARN of the role that the job has; needed"
-    )
-    region: Annotated[str, AfterValidator(_read_region)] = Field(
+    role: Role = Field(default="", description="ARN of the role that the job has; needed")
+    region: Region = Field(
         default_factory=find_region,
         description="region of the job; without it AWS_REGION, AWS_DEFAULT_REGION or the profile's",
     )

@@ -1,6 +1,8 @@
-"""A request held against the service's own description of it: types, enums, lengths, patterns. Pure but for one file.
+"""A request held against the limits in the service's own description of it. Pure but for one file.
 
-botocore brings the description. It is read without botocore, whose import takes longer than all the rest.
+botocore brings the description, and its `validate` checks types and keys of each request before boto3 sends it. That
+check knows no largest value, no pattern and no list of values, and shows what it refuses, secrets too: so it is no help
+before the code is uploaded. The file is read without botocore, whose import takes longer than all the rest.
 """
 
 from __future__ import annotations
@@ -21,20 +23,13 @@ SERVICE = Path("data", "sagemaker", "2017-07-24", "service-2.json.gz")
 REQUEST = "CreateTrainingJobRequest"
 # Classes of Java's expressions -> what stands for them between brackets.
 CLASSES = {r"\p{L}": r"\w", r"\p{N}": r"\d", r"\p{Z}": r"\s", r"\p{Alnum}": "a-zA-Z0-9"}
-# Kind of a shape -> its type, and its words in an error.
-KINDS: Mapping[str, tuple[type, str]] = {
-    "string": (str, "text"),
-    "integer": (int, "a whole number"),
-    "long": (int, "a whole number"),
-    "boolean": (bool, "true or false"),
-    "list": (list, "a list"),
-}
 # Below these, values may be secrets.
 HIDDEN = ("Environment",)
 LONGEST_SHOWN = 60
 
 Steps = tuple[str | int, ...]
-Shapes = Mapping[str, Mapping[str, Any]]
+Shape = Mapping[str, Any]
+Shapes = Mapping[str, Shape]
 
 
 @dataclass(frozen=True)
@@ -68,68 +63,44 @@ def read_shapes() -> Shapes | None:
     return shapes
 
 
-def find_violations(request: Mapping[str, Any], shapes: Shapes, shape: str = REQUEST) -> list[Violation]:
-    """Return everything in the request that its shape forbids, in the order of the request."""
-    return list(_check_value(request, shape, shapes, ()))
-
-
-def _check_value(value: Any, name: str, shapes: Shapes, path: Steps) -> Iterator[Violation]:
+def find_violations(value: Any, shapes: Shapes, name: str = REQUEST, path: Steps = ()) -> Iterator[Violation]:
+    """Yield every limit that a value breaks, in the order of the value. `name` is that of its shape."""
     shape = shapes[name]
     kind = shape["type"]
     if kind == "structure":
         yield from _check_structure(value, shape, shapes, path)
     elif kind == "map":
         yield from _check_map(value, shape, shapes, path)
-    elif kind in KINDS:
-        wanted, words = KINDS[kind]
-        # bool is a kind of int to Python.
-        if isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
-            yield from _check_plain(value, shape, shapes, path)
-        else:
-            yield Violation(path, words, _describe_value(value, path))
-
-
-def _check_plain(value: Any, shape: Mapping[str, Any], shapes: Shapes, path: Steps) -> Iterator[Violation]:
-    """Check a value whose type is right."""
-    if shape["type"] == "list":
+    elif kind == "list":
         yield from _check_size(len(value), "entries", shape, path)
         for index, item in enumerate(value):
-            yield from _check_value(item, shape["member"]["shape"], shapes, (*path, index))
-    elif shape["type"] == "string":
+            yield from find_violations(item, shapes, shape["member"]["shape"], (*path, index))
+    elif kind == "string":
         yield from _check_text(value, shape, path)
-    else:
+    elif kind in ("integer", "long"):
         yield from _check_size(value, "", shape, path)
 
 
-def _check_structure(value: Any, shape: Mapping[str, Any], shapes: Shapes, path: Steps) -> Iterator[Violation]:
-    if not isinstance(value, dict):
-        yield Violation(path, "a mapping", _describe_value(value, path))
-        return
-    members = shape["members"]
+def _check_structure(value: Mapping[str, Any], shape: Shape, shapes: Shapes, path: Steps) -> Iterator[Violation]:
     for name in shape.get("required", ()):
         if name not in value:
             yield Violation((*path, name), "a value", "none")
     for name, child in value.items():
-        if name in members:
-            yield from _check_value(child, members[name]["shape"], shapes, (*path, name))
-        else:
-            known = ", ".join(sorted(members))
-            yield Violation((*path, name), f"one of {known}", f"unknown key {name!r}", did_you_mean(name, members))
+        # An old botocore may lack a key; boto3 says so.
+        if member := shape["members"].get(name):
+            yield from find_violations(child, shapes, member["shape"], (*path, name))
 
 
-def _check_map(value: Any, shape: Mapping[str, Any], shapes: Shapes, path: Steps) -> Iterator[Violation]:
-    if not isinstance(value, dict):
-        yield Violation(path, "a mapping", _describe_value(value, path))
-        return
+def _check_map(value: Mapping[str, Any], shape: Shape, shapes: Shapes, path: Steps) -> Iterator[Violation]:
     yield from _check_size(len(value), "entries", shape, path)
     for key, child in value.items():
-        for violation in _check_value(key, shape["key"]["shape"], shapes, (*path, key)):
+        for violation in _check_text(key, shapes[shape["key"]["shape"]], (*path, key)):
             # The name may be seen, whatever its value is.
-            yield Violation(violation.path, f"a name with {violation.expected}", _describe_value(key, ()))
-        yield from _check_value(child, shape["value"]["shape"], shapes, (*path, key))
+            yield Violation(violation.path, f"a name with {violation.expected}", _describe_text(key, ()))
+        yield from find_violations(child, shapes, shape["value"]["shape"], (*path, key))
 
 
-def _check_text(text: str, shape: Mapping[str, Any], path: Steps) -> Iterator[Violation]:
+def _check_text(text: str, shape: Shape, path: Steps) -> Iterator[Violation]:
     if "enum" in shape:
         if text not in shape["enum"]:
             yield _explain_enum(text, shape["enum"], path)
@@ -138,21 +109,18 @@ def _check_text(text: str, shape: Mapping[str, Any], path: Steps) -> Iterator[Vi
     yield from sized
     # A text that is too long or too short fails most patterns too.
     if not sized and "pattern" in shape and not _compile_pattern(shape["pattern"]).fullmatch(text):
-        yield Violation(path, f"text of the form {shape['pattern']}", _describe_value(text, path))
+        yield Violation(path, f"text of the form {shape['pattern']}", _describe_text(text, path))
 
 
 def _explain_enum(text: str, known: list[str], path: Steps) -> Violation:
-    near = did_you_mean(text, known)
-    if len(known) > 12:
-        # A newer service has more of them.
-        near = near or "if it is new: python -m pip install --upgrade boto3"
-        expected = f"one of {len(known)} that boto3 knows, such as {known[0]}"
-    else:
-        expected = f"one of {', '.join(known)}"
-    return Violation(path, expected, _describe_value(text, path), near)
+    """Return the violation of a type of machine; other values with a list are checked with the options."""
+    # A newer service has more of them.
+    hint = did_you_mean(text, known) or "if it is new: python -m pip install --upgrade boto3"
+    expected = f"one of {len(known)} that boto3 knows, such as {known[0]}"
+    return Violation(path, expected, _describe_text(text, path), hint)
 
 
-def _check_size(size: int, unit: str, shape: Mapping[str, Any], path: Steps) -> Iterator[Violation]:
+def _check_size(size: int, unit: str, shape: Shape, path: Steps) -> Iterator[Violation]:
     least, most = shape.get("min"), shape.get("max")
     what = f" {unit}" if unit else ""
     if most is not None and size > most:
@@ -168,9 +136,9 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _describe_value(value: Any, path: Steps) -> str:
-    """Describe a value, short enough for one line; of one that may be a secret only its length."""
-    if path and path[0] in HIDDEN and isinstance(value, str):
-        return f"{len(value):,} characters"
-    text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+def _describe_text(text: str, path: Steps) -> str:
+    """Describe a text, short enough for one line; of one that may be a secret only its length."""
+    if path and path[0] in HIDDEN:
+        return f"{len(text):,} characters"
+    shown = repr(text)
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."

@@ -14,6 +14,7 @@ from dlc.job.code_files import write_archive
 from dlc.job.job_spec import TOKEN, JobSpec
 from dlc.places.place import Document
 from dlc.places.sagemaker.aws import AwsError, call_aws
+from dlc.places.sagemaker.follow import find_job
 from dlc.places.sagemaker.request import ARCHIVE, ECR, locate_archive, locate_image, make_request
 from dlc.places.sagemaker.rules import list_notes
 from dlc.places.sagemaker.settings import Settings
@@ -90,19 +91,10 @@ def require_account(options: Settings) -> None:
 
 def _require_free_name(name: str, region: str) -> None:
     """Raise PlatformError if the account has had a job of this name: the service keeps names for good."""
-    if _find_job(name, region):
+    if find_job(name, region):
         raise PlatformError(
             f"{name}: expected a name that no training job of the account has, found one", "--name another"
         )
-
-
-def _find_job(name: str, region: str) -> dict[str, Any] | None:
-    try:
-        return call_aws("sagemaker", "describe_training_job", region, TrainingJobName=name)
-    except AwsError as error:
-        if error.code in ("ValidationException", "ResourceNotFound") or "not find" in error.message:
-            return None
-        raise
 
 
 def _upload_code(job: JobSpec, options: Settings, address: str) -> None:
@@ -140,7 +132,7 @@ def _start_job(request: Mapping[str, Any], region: str) -> None:
     except AwsError as error:
         if not error.code:
             with suppress(DlcError):
-                if _find_job(request["TrainingJobName"], region):
+                if find_job(request["TrainingJobName"], region):
                     return
         raise _explain_start(error, request) from None
 
@@ -148,7 +140,7 @@ def _start_job(request: Mapping[str, Any], region: str) -> None:
 def _stop_started(name: str, region: str) -> None:
     """Stop the job if the service has it: Ctrl-C came before its answer, and its code goes."""
     try:
-        if _find_job(name, region):
+        if find_job(name, region):
             call_aws("sagemaker", "stop_training_job", region, TrainingJobName=name)
     except DlcError as error:
         command = f"aws sagemaker stop-training-job --training-job-name {name}"

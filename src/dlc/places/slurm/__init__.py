@@ -1,4 +1,4 @@
-"""Slurm: an sbatch file, a component for each group. May import checked_yaml, buildspec, job, places.*."""
+"""Slurm: an sbatch file, a component a group. May import core, checked_yaml, job, places.{place,records,refusals}."""
 
 from __future__ import annotations
 

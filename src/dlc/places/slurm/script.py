@@ -8,11 +8,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dlc.job.job_spec import GRACE, ONLY_GROUP, Group, JobSpec
+from dlc.core.image_references import split_registry
+from dlc.job.job_spec import GRACE, ONLY_GROUP, Group, JobSpec, describe_channels
 from dlc.job.limits import count_bytes
-from dlc.places.local.job_folder import CHANNEL
 from dlc.places.place import STOPPED, STOPPED_CODE, Document
-from dlc.places.refusals import has_registry
 from dlc.places.slurm.options import (
     APPTAINER,
     NONE,
@@ -179,7 +178,7 @@ def _list_settings(job: JobSpec, options: OPTIONS, folder: Path) -> Iterator[str
     yield f"folder={shlex.quote(str(folder))}"
     program = {"sagemaker_program": json.dumps(job.program)}
     yield f"hyperparameters={_quote_json({**program, **job.parameters})}"
-    yield f"channels={_quote_json({name: dict(CHANNEL) for name in job.channels})}"
+    yield f"channels={_quote_json(describe_channels(job.channels))}"
     lists = _name_node_lists(job)
     quoted = " ".join(f'"${name}"' for name in lists.values())
     yield f"nodes=({quoted})"
@@ -224,7 +223,7 @@ def _list_own_channels(job: JobSpec, options: OPTIONS) -> Iterator[str]:
     """Yield the lines that give the hosts of a group its channels, if it has some beside the job's."""
     for name, variable in _name_node_lists(job).items():
         own = job.groups[name].channels if name in job.groups else {}
-        known = _quote_json({channel: dict(CHANNEL) for channel in {**job.channels, **own}})
+        known = _quote_json(describe_channels({**job.channels, **own}))
         told = f"printf '%s\\n' {known} >\"$folder/hosts/$host/input/config/inputdataconfig.json\""
         links = _link(_find_links(own)) if options.container != APPTAINER else []
         if own:
@@ -327,8 +326,8 @@ def _list_container_words(job: JobSpec, group: Group, options: OPTIONS, folder: 
 
 def _name_enroot(image: str) -> str:
     """Return the image as enroot wants it: REGISTRY#REPOSITORY:TAG; a file of it as it is."""
-    registry, _, rest = image.partition("/")
-    return image if is_file(image, SQSH) or not has_registry(image) else f"{registry}#{rest}"
+    registry, rest = split_registry(image)
+    return f"{registry}#{rest}" if registry and not is_file(image, SQSH) else image
 
 
 def _name_sif(image: str) -> str:

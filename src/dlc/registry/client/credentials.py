@@ -1,4 +1,4 @@
-"""Addresses of registries, by Docker's rules for references, and the credentials that `docker login` keeps."""
+"""Addresses in registries, and the credentials that `docker login` keeps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from typing import Any
 
 from dlc.core import environment
 from dlc.core.errors import RegistryError, UsageError
+from dlc.core.image_references import split_registry
 from dlc.core.process import run_program
 
 # Docker Hub is the one registry whose name, API and entry in the docker configuration differ.
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
-# A part of a host's name.
-NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-REGISTRY = re.compile(rf"(?:{NAME}(?:\.{NAME})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
 PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -46,8 +44,8 @@ class Address:
 
 def parse_address(text: str, option: str = "--to") -> Address:
     """Parse `REGISTRY/REPO`. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
-    registry, _, path = text.partition("/")
-    if not (_is_registry(registry) and PATH.fullmatch(path)):
+    registry, path = split_registry(text)
+    if not (registry and PATH.fullmatch(path)):
         # Without a user and a password.
         public = re.sub(r"^.*@(?!sha256:)", "", text)
         raise UsageError(
@@ -79,23 +77,16 @@ def parse_reference(text: str) -> Reference:
     name, _, digest = text.partition("@")
     head, _, last = name.rpartition("/")
     last, _, tag = last.partition(":")
-    registry, _, path = f"{head}/{last}".partition("/")
+    registry, path = split_registry(f"{head}/{last}")
     is_whole = (tag or digest) and all(
         not text or pattern.fullmatch(text) for text, pattern in ((tag, TAG), (digest, DIGEST))
     )
-    if not (_is_registry(registry) and PATH.fullmatch(path) and is_whole):
+    if not (registry and PATH.fullmatch(path) and is_whole):
         raise UsageError(
             f"{text}: expected REGISTRY/REPO:TAG or REGISTRY/REPO@sha256:DIGEST, found another text",
             "the registry's name has a dot, a port or is localhost; dlc push prints whole references",
         )
     return Reference(Address(registry, path), tag, digest)
-
-
-def _is_registry(text: str) -> bool:
-    """Tell whether a text is a registry's name, which Docker knows from a path by a dot, a port or `localhost`."""
-    is_named = REGISTRY.fullmatch(text) and (set(".:") & set(text) or text == "localhost")
-    port = re.search(r":(\d+)$", text)
-    return bool(is_named) and (port is None or 0 < int(port[1]) < 1 << 16)
 
 
 def is_loopback(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.lock import SHOWN, describe_change
+from dlc.cli.shared.lock_images import SHOWN, describe_change
 from harness.specimen import TORCH_ID, specimen
 
 [TORCH] = load_variants(specimen(), [TORCH_ID])

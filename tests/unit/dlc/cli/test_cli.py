@@ -14,7 +14,7 @@ from dlc.__main__ import main
 from dlc.buildspec.matrix import load_variants
 from dlc.cli import PLUMBING, VERBS, list_misspelt, load_verb, run
 from dlc.cli.list import choose_columns, format_built
-from dlc.cli.plan import as_text
+from dlc.cli.shared.plan_decisions import as_text
 from dlc.core.checkout import read_tree
 from dlc.core.errors import DlcError, LockError, ScriptError, SelectorError, SpecError, UsageError
 from dlc.engine.images import Image

@@ -15,8 +15,9 @@ from dlc.buildspec.lockfile import ALL_FILES, explain_staleness, parse_versions
 from dlc.buildspec.locks import resolve
 from dlc.buildspec.locks.resolve import LockRequest
 from dlc.buildspec.matrix import load_variants
-from dlc.cli import lock, run_job
-from dlc.cli.lock import find_home, lock_new_project
+from dlc.cli import run_job
+from dlc.cli.shared import lock_images
+from dlc.cli.shared.lock_images import find_home, lock_new_project
 from dlc.core import checkout
 from dlc.core.checkout import Workspace, find_root, find_workspace, read_workspace
 from dlc.core.errors import UsageError
@@ -84,7 +85,7 @@ def test_the_lock_of_a_released_image_is_the_checkouts_or_nobodys(demo: Path, mo
     assert find_home(own, find_workspace()) == demo
     with pytest.raises(UsageError, match=r"expected buildspec/defaults\.yml"):
         find_home(released, find_workspace())
-    monkeypatch.setattr(lock, "INSTALLED", demo / "recipes")
+    monkeypatch.setattr(lock_images, "INSTALLED", demo / "recipes")
     with pytest.raises(UsageError, match=f"belongs to dlc {dlc.__version__}"):
         find_home(released, Workspace(demo / "recipes", demo))
     root = find_root(Path(__file__))

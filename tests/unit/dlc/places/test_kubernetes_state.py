@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from dlc.places.host_log import HostLog
 from dlc.places.kubernetes import client, logs
 from dlc.places.kubernetes.options import OPTIONS
-from dlc.places.local.lifecycle import HostLog
 
 
 @pytest.mark.parametrize(

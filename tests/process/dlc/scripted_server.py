@@ -41,7 +41,7 @@ class Server:
     host: str
     asked: list[Asked]
     scheme: str
-    connections: list[str]
+    connections: list[tuple[str, int]]
 
     @property
     def url(self) -> str:
@@ -69,7 +69,7 @@ def serving(
     answer on each.
     """
     asked: list[Asked] = []
-    connections: list[str] = []
+    connections: list[tuple[str, int]] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1" if idle_seconds else "HTTP/1.0"

@@ -17,7 +17,7 @@ from dlc.engine.connection import connect
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import Target
 
-HELP = "update the tables of images in README.md and of rooms in docs/architecture.md"
+HELP = "update the tables of images in README.md and of rooms in docs/architecture.md, in a checkout"
 EXAMPLE = "dlc docs --check"
 README = "README.md"
 VERB = "dlc docs"

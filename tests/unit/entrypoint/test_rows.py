@@ -20,7 +20,7 @@ NAMES = {row.name for row in load_strategies()}
 # The same words for something else
 OTHER_MEANING = {
     "entrypoint/launch/plan/compiler_choice.py": "xla, the compiler",
-    "dlc/cli/lint.py": "xla, the compiler",
+    "dlc/cli/shared/lint_note.py": "xla, the compiler",
     "dlc/cli/tune_batch.py": "xla, the compiler",
     "entrypoint/launch/supervision/stop_targets.py": "torchrun, the program, which a user's script may start too",
     "dlc/places/field_table.py": "torchrun, an example of a value",

@@ -44,7 +44,7 @@ BASE_LOOKUP = "load metadata for "
 BUSY = (
     r"(?:failed to solve: (?!process )|failed to receive status|listing workers|no active session).*"
     r"(?:[Dd]eadline ?[Ee]xceeded|error reading from server|transport is closing|client connection is (?:closing|lost)"
-    r"|only one connection allowed)"
+    r"|only one connection allowed)|(?:^|\n)ERROR: DeadlineExceeded: context deadline exceeded"
 )
 
 

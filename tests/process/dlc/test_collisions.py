@@ -24,6 +24,7 @@ OTHER_BUSY = (
     "ERROR: failed to solve: context deadline exceeded",
     "ERROR: failed to solve: Unavailable: error reading from server: EOF",
     "ERROR: failed to solve: no active session for 1gebm540: context deadline exceeded",
+    "ERROR: DeadlineExceeded: context deadline exceeded",
     "ERROR: failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
     "ERROR: failed to receive status: rpc error: code = DeadlineExceeded desc = context deadline exceeded",
     "ERROR: listing workers for Build: failed to list workers: DeadlineExceeded: context deadline exceeded",

@@ -66,14 +66,15 @@ class Relay:
             self._listener = None
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        first = client.recv(CHUNK)
-        if self._held.match(first) and not self._stopped.is_set():
-            self.reached.set()
-            self._stopped.wait()
-            server.shutdown(socket.SHUT_RDWR)
-            return
-        server.sendall(first)
-        _pass_on(client, server)
+        """A client says nothing more before it is answered, so a chunk begins with each request of a connection."""
+        while chunk := client.recv(CHUNK):
+            if self._held.match(chunk) and not self._stopped.is_set():
+                self.reached.set()
+                self._stopped.wait()
+                server.shutdown(socket.SHUT_RDWR)
+                return
+            server.sendall(chunk)
+        server.shutdown(socket.SHUT_WR)
 
 
 def _pass_on(source: socket.socket, sink: socket.socket) -> None:

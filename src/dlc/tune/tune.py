@@ -11,7 +11,7 @@ from threading import Event, Timer
 from dlc.core.errors import DlcError, TuneError
 from dlc.core.text import format_bytes
 from dlc.engine.connection import Engine
-from dlc.places.host_log import HostLog
+from dlc.job.host_log import HostLog
 from dlc.places.local.claims import claim_job, remove_leftovers
 from dlc.places.local.containers import make_commands
 from dlc.places.local.job import Job

@@ -14,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src"
-MOST_ENTRIES = 18  # at the top of each
+MOST_ENTRIES = 12  # at the top of each, and of each folder of rooms
+MOST_OF_DLC = 18  # docs/decisions/0057
 MOST_LINES = 400
 
 DLC = {
@@ -32,18 +33,17 @@ DLC = {
     "advice": ("core", "checked_yaml", "buildspec"),
     "job": ("core", "checked_yaml", "buildspec"),
     "places.records": ("core",),
-    "places.host_log": ("core",),
     "places.place": ("core", "checked_yaml", "buildspec", "job"),
-    "places.local": ("core", "engine", "job", "places.host_log", "places.place"),
+    "places.local": ("core", "engine", "job", "places.place"),
     "places.refusals": ("core", "buildspec", "job", "places.place"),
-    "places.kubernetes": ("core", "buildspec", "job", "places.host_log", "places.place", "places.refusals"),
+    "places.kubernetes": ("core", "buildspec", "job", "places.place", "places.refusals"),
     "places.slurm": ("core", "checked_yaml", "job", "places.place", "places.records", "places.refusals"),
     "places.sagemaker": ("core", "checked_yaml", "engine", "job", "places.place", "places.refusals"),
     "places.task_files": ("core", "job", "places.place", "places.refusals"),
     "places.skypilot": ("job", "places.place", "places.refusals", "places.task_files"),
     "places.dstack": ("job", "places.place", "places.refusals", "places.task_files"),
     "places.field_table": ("core", "job", "places.place"),
-    "tune": ("core", "engine", "job", "places.host_log", "places.local"),
+    "tune": ("core", "engine", "job", "places.local"),
     "cli": (
         *("core", "checked_yaml", "debian", "engine", "buildspec", "plan", "image_build", "inspection", "registry"),
         *("proof", "site", "advice", "tune", "job"),
@@ -183,7 +183,7 @@ def list_sources(folder: Path) -> set[str]:
 def test_every_room_is_in_the_table_and_they_are_few(package: Path) -> None:
     entries = list_sources(package)
     assert entries == {*(room.partition(".")[0] for room in PACKAGES[package]), "__init__"}
-    assert len(entries) <= MOST_ENTRIES
+    assert len(entries) <= (MOST_OF_DLC if package.name == "dlc" else MOST_ENTRIES)
 
 
 @pytest.mark.parametrize(("package", "floor"), FLOORS, ids=lambda x: str(x).rpartition("/")[2])

@@ -13,7 +13,7 @@ BUILDINGS = (
     *("dlc_runtime", "dlc_runtime/compiler", "dlc_runtime/dataservice"),
 )
 # A package or a room -> what a peer needs for the same, in code lines without its tests, counted as ours are on
-# 2026-11-30 from the package index; cog, which is Go, by a scan of the lines of its commit 6110c91.
+# 2026-11-30 from the package index. cog is Go: its figure, of commit 6110c91, was not counted by this code.
 PEERS = {
     "dlc": "cog, 26,478",
     "dlc/places/slurm": "torchx 0.7.0, 432",

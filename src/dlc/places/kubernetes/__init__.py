@@ -1,4 +1,4 @@
-"""Kubernetes: a JobSet or a TrainJob, by kubectl. May import core, buildspec, job, places.{place,host_log,refusals}."""
+"""Kubernetes: a JobSet or a TrainJob, by kubectl. May import core, buildspec, job, places.{place,refusals}."""
 
 from __future__ import annotations
 

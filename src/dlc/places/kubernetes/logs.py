@@ -8,7 +8,7 @@ from threading import Thread
 from typing import TextIO
 
 from dlc.core.errors import DlcError
-from dlc.places.host_log import HostLog
+from dlc.job.host_log import HostLog
 from dlc.places.kubernetes.client import (
     ASK_AGAIN_SECONDS,
     SUSPENDED,

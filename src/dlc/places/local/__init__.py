@@ -1,4 +1,4 @@
-"""This machine: a container for each host. May import core, engine, job, places.{place,host_log}."""
+"""This machine: a container for each host. May import core, engine, job, places.place."""
 
 from __future__ import annotations
 

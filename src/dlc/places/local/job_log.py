@@ -11,7 +11,7 @@ from threading import Thread
 from typing import TextIO
 
 from dlc.engine.connection import Engine
-from dlc.places.host_log import HostLog
+from dlc.job.host_log import HostLog
 from dlc.places.local.known_jobs import ASK_AGAIN_SECONDS, is_held
 
 # Characters that are read at once.

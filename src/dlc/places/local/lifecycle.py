@@ -18,7 +18,7 @@ from dlc.core.process import last_lines
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ASK_SECONDS, PAUSES_SECONDS, ask_engine, tell_of_waiting
 from dlc.engine.remedies import GPU_REMEDY
-from dlc.places.host_log import HostLog
+from dlc.job.host_log import HostLog
 from dlc.places.local.containers import Container, JobCommands
 
 # Seconds between two attempts to remove something.

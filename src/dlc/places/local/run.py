@@ -14,8 +14,8 @@ from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
+from dlc.job.host_log import HostLog
 from dlc.job.limits import count_bytes
-from dlc.places.host_log import HostLog
 from dlc.places.local.claims import claim_job, remove_leftovers
 from dlc.places.local.containers import BASE, JobCommands, format_mount, make_commands, option_if_set
 from dlc.places.local.host_reports import merge_host_reports

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlc.places.host_log import HostLog
+from dlc.job.host_log import HostLog
 from dlc.places.kubernetes import client, logs
 from dlc.places.kubernetes.options import OPTIONS
 

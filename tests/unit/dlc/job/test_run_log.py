@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from threading import Thread
 
-from dlc.places.host_log import HostLog
+from dlc.job.host_log import HostLog
 
 
 def test_every_line_says_which_host_it_is_of() -> None:

@@ -1,4 +1,4 @@
-"""The lines of a job's hosts, as every place prints them: each whole, with the name of its host. May import core."""
+"""The lines of a job's hosts, as every place prints them: each whole, with the name of its host."""
 
 from __future__ import annotations
 

@@ -87,22 +87,30 @@ def wait_for_world(running: Job, first: str, size: int, after: int) -> int:
 
 
 @pytest.mark.timeout(6 * HANG_BOUND)
-def test_an_elastic_job_goes_on_without_a_data_host_and_without_a_training_host(image: Image, tmp_path: Path) -> None:
-    """Each is stopped or killed, and comes back with a new container."""
-    training = ("algo-3", "algo-4")
+@pytest.mark.parametrize("data", [1, 2])
+def test_an_elastic_job_goes_on_when_a_data_host_and_a_training_host_come_back(
+    image: Image, tmp_path: Path, data: int
+) -> None:
+    """Each is stopped or killed, and comes back with a new container. A lone data host is waited for."""
+    training = (f"algo-{data + 1}", f"algo-{data + 2}")
     environment = {"DLC_ELASTIC": "1:2:9", **SHORT_HEARTBEAT}
     with Job(
-        image, tmp_path, SCRIPTS / "elastic_batches.py", groups={"data": 2, "dnn": 2}, hyperparameters=TORCHRUN,
+        image, tmp_path, SCRIPTS / "elastic_batches.py", groups={"data": data, "dnn": 2}, hyperparameters=TORCHRUN,
         environment=environment,
     ) as running:  # fmt: skip
         reached = wait_for_world(running, training[0], 2, 0)
         running.kill(training[1])
         reached = wait_for_world(running, training[0], 1, reached)
         running.stop("algo-1", grace=10)
-        reached = wait_for_world(running, training[0], 1, reached + 100)
+        if data > 1:
+            reached = wait_for_world(running, training[0], 1, reached + 100)
+        before = running.address("algo-1")
         for host in (training[1], "algo-1"):
             docker("rm", "--force", running.container(host))
-            running.start(host)
+        running.start(training[1])
+        running.wait_for_line("algo-1 does not resolve", training[1])
+        running.start("algo-1")
+        assert running.address("algo-1") != before
         wait_for_world(running, training[0], 2, reached)
         assert set(running.wait(2 * HANG_BOUND).values()) == {0}
         taken = json.loads((running.opt_ml(training[0]) / "checkpoints/taken.json").read_text())["taken"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launch.coordination.membership import GroupEnd, GroupRules, Membership
+from launch.coordination.coordinator import Coordinator
+from launch.coordination.membership import GroupEnd, GroupRules, Membership, unpack_json
 
 BROKEN = GroupEnd(False, 7, "dnn-2", "worker rank 1 on dnn-2 exited with code 7")
 DATA = ("data-1", "data-2", "data-3")
@@ -125,3 +126,16 @@ def test_a_data_host_that_an_elastic_job_does_without_for_a_while_has_not_ended(
     membership.note_stopping("data-2")
     membership.note_done("data-2", 0)
     assert (membership.through, membership.end) == (["data-1"], None)
+
+
+def test_the_address_of_a_host_that_left_is_told_to_nobody_until_it_is_back() -> None:
+    hosts = ("dnn-1", "data-1")
+    membership = Membership(GroupRules(hosts, hosts[:1], data_groups=(hosts[1:],), least=1))
+    coordinator = Coordinator([], b"", membership, 60.0)
+    for host in hosts:
+        membership.join(host, f"first launcher on {host}", {"address": "10.0.0.2", "door": 7})
+    membership.left.add("data-1")  # as an elastic job's host that was stopped
+    told = unpack_json(coordinator._facts()["packed"])
+    assert told == {"dnn-1": {"address": "10.0.0.2", "door": 7}, "data-1": {"address": "", "door": 7}}
+    assert membership.join("data-1", "its next launcher", {"address": "10.0.0.9", "door": 8}) == ""
+    assert unpack_json(coordinator._facts()["packed"])["data-1"] == {"address": "10.0.0.9", "door": 8}

@@ -26,46 +26,44 @@ INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
 # Set by a parent process: its children use the same folder.
 CHOSEN = "DLC_COMPILE_CACHE_CHOSEN"
 DEFAULT_GIGABYTES = 10.0
-PROBE = 1 << 20  # bytes that must be writable
+PROBE = 1 << 20  # bytes to write
 GIB = 1 << 30
 
 
 def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
-    """Point inductor at the cache, for this process and its children; return the report's facts about it."""
+    """Point inductor at the cache, for this process and its children; return the report's facts."""
     asked, reference = environ.get(FOLDER, ""), environ.get(ARTIFACT, "")
-    if not asked and not reference:
+    if not (asked or reference):
         return {}
     key = key_of(environ)
-    if not asked and not environ.get(CHOSEN):
-        asked = tempfile.mkdtemp(prefix="dlc-compiled-")
-    held: dict[str, Any] = {"asked": asked, "key": key, "folder": "", "warnings": []}
-    if environ.get(CHOSEN):
-        held["folder"] = environ[CHOSEN]
-    else:
-        held["folder"] = choose_folder(asked, key, size_limit(environ, held["warnings"]), held["warnings"])
-        if held["folder"]:
-            remove_damaged(held["folder"], held["warnings"])
-        if held["folder"] and reference:
-            take_artifact(reference, held["folder"], key, held["warnings"])
-    for text in held["warnings"]:
+    warnings: list[str] = []
+    folder = environ.get(CHOSEN, "")
+    if not folder:
+        asked = asked or tempfile.mkdtemp(prefix="dlc-compiled-")
+        folder = choose_folder(asked, key, size_limit(environ, warnings), warnings)
+        if folder:
+            remove_damaged(folder, warnings)
+        if folder and reference:
+            take_artifact(reference, folder, key, warnings)
+    for text in warnings:
         log(text)
-    if held["folder"]:
-        environ[INDUCTOR] = environ[CHOSEN] = held["folder"]
-        # It is off in torch 2.3 and 2.4.
+    if folder:
+        environ[INDUCTOR] = environ[CHOSEN] = folder
+        # Off in torch 2.3 and 2.4.
         environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
-        hold_lock(held["folder"])
-        atexit.register(cache_digests.note_digests, held["folder"])
-    return held
+        hold_lock(folder)
+        atexit.register(cache_digests.note_digests, folder)
+    return {"asked": asked, "key": key, "folder": folder, "warnings": warnings}
 
 
 def choose_folder(asked: str, key: str, most: float, warnings: list[str]) -> str:
-    """Return the folder to compile into: the cache's own, or a folder of this job with the cache's content."""
+    """Return the folder to compile into: the cache's, or one of this job with the cache's content."""
     folder = os.path.join(asked, key)
     foreign = [name for name in subfolders(asked) if name != key]
     if foreign and key not in subfolders(asked):
         warnings.append(
             f"the cache {asked} holds code of {len(foreign)} other images or machines and none for this one ({key}): "
-            f"this job compiles anew"
+            "this job compiles anew"
         )
     try:
         check_writable(folder)
@@ -76,7 +74,7 @@ def choose_folder(asked: str, key: str, most: float, warnings: list[str]) -> str
 
 
 def remove_damaged(folder: str, warnings: list[str]) -> None:
-    """Throw away what is not as a job left it, so that this job compiles it once."""
+    """Delete what is not as a job left it: it is compiled again."""
     alone = lock_alone(folder)
     try:
         damaged = cache_digests.delete_damaged(folder, alone is not None)
@@ -116,7 +114,7 @@ def check_writable(folder: str) -> None:
 
 
 def make_fallback_folder(folder: str, most: float, fault: str, warnings: list[str]) -> str:
-    """Make a folder of this job, with the cache's content if that can be read and is not too large."""
+    """Make a folder of this job, with the cache's content if that is readable and not too large."""
     try:
         own = tempfile.mkdtemp(prefix="dlc-compiled-")
     except OSError:
@@ -137,7 +135,7 @@ def make_fallback_folder(folder: str, most: float, fault: str, warnings: list[st
 def size_limit(environ: MutableMapping[str, str], warnings: list[str]) -> float:
     text = environ.get(GIGABYTES, "")
     try:
-        value = float(text) if text else DEFAULT_GIGABYTES
+        value = float(text or DEFAULT_GIGABYTES)
         if value > 0:
             return value
     except ValueError:

@@ -283,7 +283,10 @@ class Coordinator(threading.Thread):
         }
 
     def _facts(self) -> dict[str, Any]:
-        return {"kind": "facts", "packed": pack_json(self.membership.facts)}
+        """Of a host that left, without its address: it may come back at another one, and is then found by its name."""
+        group = self.membership
+        known = {host: {**told, "address": ""} if host in group.left else told for host, told in group.facts.items()}
+        return {"kind": "facts", "packed": pack_json(known)}
 
     def _tell_news(self) -> None:
         if not self._facts_sent and self.membership.has_met:

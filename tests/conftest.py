@@ -65,7 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "image" in getattr(item, "fixturenames", ()):
             item.add_marker("image")
-        if item.get_closest_marker("container") or item.path.is_relative_to(PROCESS):
+        in_container = item.get_closest_marker("container") and not item.get_closest_marker("integration")
+        if in_container or item.path.is_relative_to(PROCESS):
             item.add_marker("core")
     done = config.getoption("--core-was-run-on")
     left_out = {item for item in items if "NOTSET" in _parameters(item) or (done and _was_run(item, done))}

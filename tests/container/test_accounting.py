@@ -60,6 +60,7 @@ def test_every_package_with_files_has_bytes_and_a_verification_code(image: Image
     assert normal_name(largest.name) == normal_name(image.variant.framework_requirements[0])
 
 
+@pytest.mark.integration  # the engine saves the whole image
 def test_the_size_is_what_the_engine_says_and_within_the_budget(
     image: Image, captured: facts.Facts, measured: tuple[Archive, int], record_property: Callable[[str, object], None]
 ) -> None:
@@ -70,6 +71,7 @@ def test_the_size_is_what_the_engine_says_and_within_the_budget(
     size.require_within(image.variant.settings.budget, report.bytes, image.ref, report.packages, report.compressed)
 
 
+@pytest.mark.integration  # the engine saves the whole image
 def test_less_than_a_hundredth_of_the_image_is_stored_and_never_seen(captured: facts.Facts, archive: Archive) -> None:
     report = size.make_report(captured, archive)
     assert report.hidden_bytes < report.bytes / 100, report.hidden[:5]
@@ -86,6 +88,7 @@ def test_the_bill_of_materials_is_valid_by_spdx_tools(captured: facts.Facts, tmp
     assert [message.validation_message for message in found] == []
 
 
+@pytest.mark.integration  # the engine saves the whole image
 def test_an_image_does_not_differ_from_itself(captured: facts.Facts, archive: Archive) -> None:
     found = image_diff.compare_images(captured, captured, archive, archive)
     assert (found.packages, found.files, found.environment, found.labels) == ((), (), (), ())

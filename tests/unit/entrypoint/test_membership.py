@@ -223,6 +223,7 @@ def test_an_elastic_job_goes_on_without_a_host_that(how: str) -> None:
     membership = elastic()
     if how == "vanishes":
         membership.note_lost("dnn-1", "closed")
+        assert membership.losses.news == ["dnn-1 vanished: closed; the elastic job goes on without it"]
     elif how == "is stopped":
         membership.note_stopping("dnn-1")
         membership.note_failure("dnn-1", GroupEnd(False, 143, "dnn-1", "stopped by SIGTERM", kind=STOPPED), 0)

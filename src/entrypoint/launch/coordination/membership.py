@@ -237,6 +237,7 @@ class Membership:
     def note_lost(self, host: str, how: str) -> None:
         """Note that a host has not been heard of for too long."""
         if self.rules.least and host != self.rules.leader:
+            self.losses.news += [] if self.end else [f"{host} vanished: {how}; the elastic job goes on without it"]
             self._forget(host)
             self._look_for_the_end()
         elif host not in self.done:
@@ -296,8 +297,7 @@ class Membership:
         members = members - self.serving or members
         if self.end is None and members and members <= self.done:
             failure = self._first_failure if self.stopped_host else None
-            good = GroupEnd(True, kind=STOPPED if self.stopped_host else FAILED)
-            self.end = failure._replace(kind=STOPPED) if failure else good
+            self.end = (failure or GroupEnd(True))._replace(kind=STOPPED if self.stopped_host else FAILED)
 
 
 def as_verdict(end: GroupEnd) -> Verdict:

@@ -44,7 +44,7 @@ test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, m
 test-long: .venv/ready-dev ## what takes minutes for a test, other systems, strangers' attacks, all examples of the property tests (nightly)
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@DLC_TEST_EXAMPLES=all $(PYTEST) -n auto tests/unit; unit=$$?; \
-	$(INSTALLED) -n $$(expr 3 \* $$(nproc) / 2) --dist loadfile -m long $(TESTED:%=--image=%) tests/process tests/attacks tests/integration && exit $$unit
+	$(INSTALLED) -n $$(expr 3 \* $$(nproc) / 2) --dist loadfile -m long $(TESTED:%=--image=%) tests/process tests/container tests/attacks tests/integration && exit $$unit
 
 test-all: .venv/ready-dev ## `make test` and `make test-images`, then the same for every other image, one after the other
 	@scripts/test-all.sh $(TESTED)

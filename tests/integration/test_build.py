@@ -271,6 +271,7 @@ def with_step(root: Path, seconds: int) -> None:
     recipe.write_text(recipe.read_text() + toy.step(f"sleep {seconds}.{time.time_ns() % 10**6:06d}"))
 
 
+@pytest.mark.long
 def test_with_an_empty_cache_json_is_all_that_stdout_gets(built: Path, tmp_path: Path) -> None:
     with_step(built, 0)
     done = dlc(built, "build", "toy-*", "--json", DLC_CACHE_DIR=str(tmp_path), **connect().environment)

@@ -81,6 +81,7 @@ def test_every_sample_of_an_epoch_reaches_one_rank_once_and_all_hosts_end(image:
         assert not any(running.failure(host) for host in running.hosts)
 
 
+@pytest.mark.long
 def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Image, tmp_path: Path) -> None:
     with held(image, tmp_path) as running:
         with running.cut(DATA[1]):

@@ -116,7 +116,7 @@ def test_a_loop_under_accelerate_learns_digits(image: Image, tmp_path: Path, hos
         assert files(job, "model") == {"model.pt"}
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_script_that_spawns_its_own_ranks_finds_the_first_host(image: Image, tmp_path: Path, hosts: int) -> None:
     nothing = {"sagemaker_torch_distributed_enabled": False}
     with script_job(image, tmp_path, "own_ranks.py", hosts, hyperparameters=nothing) as job:

@@ -27,7 +27,8 @@ def unpack(code: tuple[Path, ...], folder: Path) -> Path:
     write_archive(code, packed)
     packed.seek(0)
     with tarfile.open(fileobj=packed) as archive:
-        archive.extractall(folder / "code", filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 of Debian 12 has none
+        archive.extractall(folder / "code")
     return folder / "code"
 
 

@@ -201,9 +201,11 @@ def dripping(first: bytes) -> Iterator[str]:
         listener.settimeout(0.1)
         thread = threading.Thread(target=accept, args=(listener,))
         thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        ends.set()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            ends.set()
+            thread.join()
 
 
 @pytest.mark.parametrize(
@@ -224,6 +226,13 @@ def test_an_answer_that_comes_byte_by_byte_ends_in_time(first: bytes, monkeypatc
         repository(url).blob(BLOB)
     # Two tries, each of a head and a body.
     assert time.monotonic() - start < 60
+
+
+def test_a_piece_of_a_layer_may_take_longer_than_an_answer_while_bytes_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.5)
+    with dripping(b"HTTP/1.1 206 Partial Content\r\nContent-Length: 30\r\n\r\n") as url:
+        answer = Session(url, "toy", ME).send("GET", "/", headers={"Range": "bytes=0-29"}, accept=(206,))
+    assert answer.body == b"1" * 30
 
 
 def test_an_answer_in_chunks_is_read_to_its_end_and_the_connection_is_kept() -> None:

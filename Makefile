@@ -32,12 +32,12 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*' (3 m
 example: .venv/ready ## train the example of the default image through the launcher
 	@scripts/run-example.sh '$(IMAGE)'
 
-test: .venv/ready-dev ## unit tests; on the default image its container tests and a job of each kind (13 min)
+test: .venv/ready-dev ## unit tests; on the default image its container tests and a job of each kind (8 min)
 	@scripts/test-setup.sh && $(DLC) build $(DEFAULT)
 	@$(PYTEST) -n auto tests/unit; unit=$$?; \
 	$(INSTALLED) $(IN_FILES) -m 'core and not long' --image=$(DEFAULT) tests/process tests/container tests/integration && exit $$unit
 
-test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, more jobs and builds, faults (39 min)
+test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, more jobs and builds, faults (19 min)
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@$(INSTALLED) $(IN_FILES) -m 'not long' --core-was-run-on=$(DEFAULT) $(TESTED:%=--image=%) tests/container tests/integration
 

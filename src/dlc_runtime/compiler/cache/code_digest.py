@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DIGITS = 12
 CACHED = type(functools.lru_cache(maxsize=1)(repr))
+# What Python 3.13 notes of a class: a line, and names in another order in each process.
+NOTES = ("__firstlineno__", "__static_attributes__")
 # Their repr is the same in each process.
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
@@ -60,7 +62,8 @@ def unwrap(value: Any) -> Any:
 def named_by(value: Any) -> list[tuple[str, Any]]:
     """Return names and what they stand for: of a class its members, of a function what its code can reach."""
     if isinstance(value, type):
-        return [item for base in value.__mro__ if is_user_class(base) for item in vars(base).items()]
+        members = [item for base in value.__mro__ if is_user_class(base) for item in vars(base).items()]
+        return [(name, known) for name, known in members if name not in NOTES]
     if not isinstance(value, types.FunctionType):
         return []
     # What functools.wraps notes: a package's decorator stands around a function of the user's.

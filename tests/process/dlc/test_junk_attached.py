@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -22,6 +23,8 @@ from harness.signed_image import SignedImage, push_plain, push_signed
 # What must not be read, and in which words it is told.
 Junk = Callable[[Shop, Manifest], str]
 HUGE = 17 << 20
+# A registry takes twice as many levels.
+DEEP = b"[" * 5000 + b"]" * 5000
 
 
 def drop_blob(shop: Shop, data: bytes) -> str:
@@ -92,9 +95,13 @@ def index_of_no_kinds(shop: Shop, image: Manifest) -> str:
 
 def deep_manifest(shop: Shop, image: Manifest) -> str:
     """It has more levels than Python reads, in a field that nobody knows."""
-    return list_as_bundle(
-        shop, image, Manifest(image.data[:-1] + b',"x":' + b"[" * 5000 + b"]" * 5000 + b"}", image.kind)
-    )
+    return list_as_bundle(shop, image, Manifest(image.data[:-1] + b',"x":' + DEEP + b"}", image.kind))
+
+
+def reads_deep() -> bool:
+    with suppress(RecursionError):
+        return bool(json.loads(DEEP))
+    return False
 
 
 def layer_as_bundle(shop: Shop, image: Manifest) -> str:
@@ -104,9 +111,12 @@ def layer_as_bundle(shop: Shop, image: Manifest) -> str:
     return f"{layer['digest']}; it cannot be read: GET "
 
 
-JUNK: tuple[Junk, ...] = (
+JUNK = (
     huge_bundle, bundle_without_blob, bundle_of_other_bytes, bundle_that_is_gone, bill_without_blob,
-    signature_without_blob, index_of_no_kinds, deep_manifest, layer_as_bundle,
+    signature_without_blob, index_of_no_kinds, layer_as_bundle,
+    pytest.param(
+        deep_manifest, marks=pytest.mark.skipif(reads_deep(), reason="this Python reads as deep as a registry")
+    ),
 )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 While hosts are missing, a leader tries whether one of them leads too, or follows a third one. A host that does not find
 its leader listens at the group's port meanwhile, to say whom it follows, and asks its leader the same: two hosts that
-take each other for the leader would both wait. What is said counts only from who proves that it is of this job.
+take each other for the leader would both wait. Who asks says whom it follows too: the leader that misses this host may
+be another one than this host waits for. What is said counts only from who proves that it is of this job.
 """
 
 from __future__ import annotations
@@ -54,12 +55,17 @@ class LeaderScout(threading.Thread):
             hosts = [] if self.found[0] else list(self._to_ask())
             for host in hosts[:MOST_TRIED]:
                 follows = "" if self._is_over.is_set() else self._ask(host)
-                if follows not in ("", self._config.rules.leader):
-                    self.found = host, follows
+                self._note(host, follows)
+            if self._lookout:
+                self._note(**self._lookout.heard)
             if self._lookout and not self.found[0] and not hosts:
                 break
         if self._lookout:
             self._lookout.close()
+
+    def _note(self, host: str, leader: str) -> None:
+        if leader not in ("", self._config.rules.leader):
+            self.found = host, leader
 
     def _ask(self, host: str) -> str:
         """Return whom a host follows; empty if it does not say so, and prove that it is of this job."""
@@ -73,7 +79,8 @@ class LeaderScout(threading.Thread):
             except ConnectionRefusedError:
                 self._listen()
             except NotOfThisJobError:
-                told = ask_listener(address, config.port, config.key, config.host, TRY_SECONDS)
+                leader = config.rules.leader
+                told = ask_listener(address, config.port, config.key, config.host, TRY_SECONDS, leader)
                 self._listen()
                 return told["leader"] if told["host"] == host else ""
         return ""

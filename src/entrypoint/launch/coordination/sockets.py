@@ -243,6 +243,8 @@ class ProbeListener(threading.Thread):
         super().__init__(daemon=True, name="group door")
         self.port: int = listeners[0].getsockname()[1]
         self._told = {"host": host, "leader": leader}
+        # The last caller that said whom it follows
+        self.heard = {"host": "", "leader": ""}
         self._key = key
         self._listeners = {listener.fileno(): listener for listener in listeners}
         self._callers: dict[int, Channel] = {}
@@ -285,7 +287,8 @@ class ProbeListener(threading.Thread):
         elif fd in self._callers:
             caller = self._callers[fd]
             try:
-                caller.receive()
+                for said in caller.receive():
+                    self.heard = said
                 caller.flush()
             except (NotOfThisJobError, OSError, ValueError, RecursionError):  # nonsense, or it has its answer
                 self._see_off(caller)
@@ -326,18 +329,24 @@ def open_probe_listener(
     return None
 
 
-def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float) -> dict[str, str]:
-    """Return what a probe listener tells: its host, and whom it follows. Raises OSError, NotOfThisJobError."""
+def ask_listener(address: str, port: int, key: bytes, own: str, timeout: float, follows: str = "") -> dict[str, str]:
+    """Return what a probe listener tells: its host, and whom it follows. Raises OSError, NotOfThisJobError.
+
+    It hears whom the own host follows, if `follows` says so.
+    """
     deadline = time.monotonic() + timeout
     with socket.create_connection((address, port), timeout, source_address=source_address(own)) as sock:
         channel = Channel(sock, key, "probe", is_server=False, host=own)
+        if follows:
+            channel.send({"host": own, "leader": follows})
         poll = select.poll()
         poll.register(channel, select.POLLIN)
         channel.flush()
         while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            for message in channel.receive():
-                return dict(message)
+            messages = channel.receive()
             channel.flush()
+            if messages:
+                return dict(messages[0])
     raise TimeoutError("it takes the connection and says nothing")
 
 

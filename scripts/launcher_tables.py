@@ -44,6 +44,7 @@ USERS = {
     "DLC_TERMINATION_GRACE": "a pod with its own terminationGracePeriodSeconds; `docker stop -t`",
     "DLC_STOPPED_EXIT_CODE": "Kubernetes, which takes 0 as complete, for a job to be started again",
     "DLC_LOGS": "whoever looks for one rank's lines, or reads events by a program",
+    "DLC_STEPS": "a script that patches the same classes, and a search for what slows a step",
     "DLC_END_GRACE": "a script that cleans up for longer after a failure of another host",
     "DLC_HANG_TIMEOUT": "jobs at night: a hang costs minutes, and leaves stacks",
     "DLC_PREFLIGHT": "a cluster whose hosts differ on purpose, or whose firewall stops the check only",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ from dlc.places.place import LOCAL, load_place, read_place_options
 
 HELP = "list your jobs that run on this machine, in the background too, or at a place"
 EXAMPLE = "dlc ps --json"
-HEADS = ("JOB", "STATE", "HOSTS", "SINCE", "IMAGE")
+HEADS = ("JOB", "STATE", "HOSTS", "SINCE", "PROGRESS", "IMAGE")
 PLACED_HEADS = ("ID", "JOB", "STATE", "HOSTS", "SINCE")
 # Seconds of each unit, the largest first.
 UNITS = {"d": 86400, "h": 3600, "min": 60}
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         jobs = [job for job in jobs if job.state != FOREIGN]
     if args.json:
-        print_json([{**asdict(job), "log": str(job.log) if job.log else None} for job in jobs])
+        print_json([_as_json(job) for job in jobs])
     elif jobs:
         print_text(as_text(jobs, datetime.now(UTC)), {"JOB": "head"})
     else:
@@ -73,6 +73,10 @@ def _print_placed(args: argparse.Namespace) -> int:
     return 0
 
 
+def _as_json(job: KnownJob) -> dict[str, object]:
+    return {**asdict(job), "log": str(job.log) if job.log else None, "progress": job.progress or None}
+
+
 def _find_engine() -> Engine | None:
     """Return the engine that answers; without one the claims tell of the jobs."""
     try:
@@ -88,7 +92,10 @@ def _say_without_hosts(error: Exception) -> None:
 
 def as_text(jobs: Sequence[KnownJob], now: datetime) -> str:
     """Return a line for each job."""
-    rows = [(job.id, job.state, _count_hosts(job), _format_age(job, now), job.image or "?") for job in jobs]
+    rows = [
+        (job.id, job.state, _count_hosts(job), _format_age(job, now), describe_progress(job.progress), job.image or "?")
+        for job in jobs
+    ]
     return format_table(HEADS, rows, terminal_columns())
 
 
@@ -104,6 +111,19 @@ def _format_age(job: KnownJob, now: datetime) -> str:
     """Return how long a job runs, in its largest unit: `3 min`."""
     if not job.started:
         return "?"
-    seconds = max(int((now - datetime.fromisoformat(job.started)).total_seconds()), 0)
+    return _format_seconds(max(int((now - datetime.fromisoformat(job.started)).total_seconds()), 0))
+
+
+def _format_seconds(seconds: int) -> str:
+    """Return a duration in its largest unit: `3 min`."""
     unit = next((unit for unit, size in UNITS.items() if seconds >= size), "s")
     return f"{seconds // UNITS.get(unit, 1)} {unit}"
+
+
+def describe_progress(told: Mapping[str, object]) -> str:
+    """Return `41%, 2 h left`, or as much as the job's ranks know: `step 1200`; `-` if they have made no step."""
+    share, left, step = told.get("progress"), told.get("eta_seconds"), told.get("step")
+    if not isinstance(step, int):
+        return "-"
+    done = f"{share}%" if isinstance(share, int) else f"step {step}"
+    return f"{done}, {_format_seconds(left)} left" if isinstance(left, int) else done

@@ -8,50 +8,12 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-    from typing import Any
+from dlc_runtime.after_import import act_after
 
 # For each compiler the module that starts when torch was imported.
 SESSIONS = {"inductor": "dlc_runtime.compiler.pytorch.session", "xla": "dlc_runtime.compiler.pytorch_xla"}
 # Inductor's own helpers import torch and train nothing.
 HELPERS = ("_inductor.compile_worker", "compile_worker/__main__.py")
-
-
-class TorchFinder:
-    """Lets the usual finders find torch and has a session started when its import has ended.
-
-    It stays until then: libraries look for torch without importing it.
-    """
-
-    asking = False
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch" or self.asking:
-            return None
-        from importlib.util import find_spec
-
-        self.asking = True
-        try:
-            spec = find_spec(name)
-        finally:
-            self.asking = False
-        if spec is not None and spec.loader is not None:
-            self.start_after(spec.loader)
-        return spec
-
-    def start_after(self, loader: Any) -> None:
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-                start_session()
-
-        loader.exec_module = exec_module
 
 
 def start_session() -> None:
@@ -99,7 +61,7 @@ def install() -> None:
     if "torch" in sys.modules:
         start_session()
     else:
-        sys.meta_path.insert(0, TorchFinder())
+        act_after("torch", lambda _torch: start_session())
 
 
 install()

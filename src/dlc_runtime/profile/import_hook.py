@@ -8,50 +8,18 @@ from __future__ import annotations
 import os
 import sys
 
+from dlc_runtime.after_import import act_after
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
     from types import ModuleType
-    from typing import Any
 
 WATCHED = {
     "torch.utils.data.dataloader": "dlc_runtime.profile.torch_loader",
     "tensorflow.python.data.ops.iterator_ops": "dlc_runtime.profile.tf_dataset",
 }
 
-
 PATCHED = "_dlc_profile"
-
-
-class Finder:
-    """Lets the usual finders find a module and has it patched when its import has ended."""
-
-    def __init__(self) -> None:
-        self._asking = ""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name not in WATCHED or self._asking == name:
-            return None
-        from importlib.util import find_spec
-
-        self._asking = name
-        try:
-            spec = find_spec(name)
-        finally:
-            self._asking = ""
-        if spec is not None and spec.loader is not None:
-            _patch_after(spec.loader)
-        return spec
-
-
-def _patch_after(loader: Any) -> None:
-    run = loader.exec_module
-
-    def exec_module(module: ModuleType) -> None:
-        run(module)
-        patch_module(module)
-
-    loader.exec_module = exec_module
 
 
 def patch_module(module: ModuleType) -> None:
@@ -79,7 +47,8 @@ def install() -> None:
         _log(f"nothing will be measured: {error}")
         return
     patch_imported()
-    sys.meta_path.insert(0, Finder())
+    for name in WATCHED:
+        act_after(name, patch_module)
 
 
 def patch_imported() -> None:

@@ -68,6 +68,8 @@ LAUNCH = {
 }
 COMPILER = ("compiler.source_locations", "compiler.settings", "compiler.hooks")
 RUNTIME = {
+    "after_import": (),
+    "steps": ("after_import",),
     "compiler.source_locations": (),
     "compiler.settings": (),
     "compiler.hooks": ("compiler.settings",),
@@ -76,10 +78,16 @@ RUNTIME = {
     "compiler.pytorch": (*COMPILER, "compiler.cache", "compiler.report"),
     "compiler.xla_graphs": ("compiler.report",),
     "compiler.pytorch_xla": (*COMPILER, "compiler.report", "compiler.xla_graphs"),
-    "compiler.tensorflow_xla": (*COMPILER, "compiler.cache", "compiler.report"),
-    "compiler.import_hook": (*COMPILER, "compiler.pytorch", "compiler.pytorch_xla", "compiler.tensorflow_xla"),
+    "compiler.tensorflow_xla": (*COMPILER, "after_import", "compiler.cache", "compiler.report"),
+    "compiler.import_hook": (
+        *COMPILER,
+        "after_import",
+        "compiler.pytorch",
+        "compiler.pytorch_xla",
+        "compiler.tensorflow_xla",
+    ),
     "host": (),
-    "profile": ("host",),
+    "profile": ("after_import", "host"),
     "scaling": ("profile",),
     "cluster_facts": (),
     "dataservice.errors": (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -26,6 +27,9 @@ LOG = "log"
 # What a job is in: a dlc looks after it, or its dlc was killed, or it has ended, or only its containers are known here.
 RUNS, LEFT, ENDED, FOREIGN = "runs", "left behind", "ended", "of another dlc"
 ASK_AGAIN_SECONDS = 0.1
+# In a job's folder: while it runs, and among its results
+PROGRESS = ("hosts/*/output/data/launcher/progress.json", "output/launcher/progress.json")
+MOST_PROGRESS_BYTES = 1 << 16
 # What a claim says of a job.
 FACTS = ("image", "folder", "pid", "started", "grace", "code")
 
@@ -49,10 +53,29 @@ class KnownJob:
     hosts: Mapping[str, str] | None = None
 
     @property
+    def progress(self) -> Mapping[str, object]:
+        """Return how far the job is, as its launcher wrote it (docs/progress.md); empty if no step was made."""
+        return read_progress(Path(self.folder)) if self.folder else {}
+
+    @property
     def log(self) -> Path | None:
         """Return the file of its lines; None for a job that prints them on a terminal."""
         path = Path(self.folder) / LOG
         return path if self.folder and path.is_file() else None
+
+
+def read_progress(folder: Path) -> dict[str, object]:
+    """Return what the launcher wrote last of a job in this folder; nothing before its first step."""
+    found = [_read_report(path) for pattern in PROGRESS for path in folder.glob(pattern)]
+    return max(found, key=lambda told: str(told.get("updated")), default={})
+
+
+def _read_report(path: Path) -> dict[str, object]:
+    # A script may write there too.
+    with suppress(OSError, ValueError), path.open() as file:
+        told = json.loads(file.read(MOST_PROGRESS_BYTES))
+        return told if isinstance(told, dict) else {}
+    return {}
 
 
 def make_facts(job: Job) -> dict[str, object]:

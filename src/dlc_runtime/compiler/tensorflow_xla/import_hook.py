@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from dlc_runtime.after_import import act_after
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.settings import StrictError
@@ -26,45 +27,30 @@ TRAINERS = {
 }
 
 
-class Finder:
-    """Lets the usual finders find these modules, and acts before and after their import."""
+class Hooks:
+    """What is done around these imports; after a fault nothing more is."""
 
     def __init__(self) -> None:
         self.failed = False
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != TENSORFLOW and name not in TRAINERS:
-            return None
-        for finder in list(sys.meta_path):
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None:
-                self._act_around(spec, name)
-                return spec
-        return None
+    def arm(self) -> None:
+        act_after(TENSORFLOW, self._safely(after_tensorflow), self._safely(before_tensorflow))
+        for name in TRAINERS:
+            act_after(name, self._safely(after_trainer))
 
-    def _act_around(self, spec: ModuleSpec, name: str) -> None:
-        loader: Any = spec.loader
-        if loader is None:
-            return
-        run = loader.exec_module
+    def _safely(self, act: Callable[[Any], None]) -> Callable[[Any], None]:
+        def run(argument: Any) -> None:
+            if self.failed:
+                return
+            try:
+                act(argument)
+            except Exception as fault:
+                self.failed = True
+                if os.environ.get("DLC_COMPILER_STRICT", "").strip().lower() in TRUE:
+                    raise StrictError(f"DLC_COMPILER_STRICT=1: nothing can be compiled: {fault}") from fault
+                log(f"nothing will be compiled: {fault}")
 
-        def exec_module(module: ModuleType) -> None:
-            if name == TENSORFLOW:
-                self._act_safely(before_tensorflow, spec)
-            run(module)
-            if not self.failed:
-                self._act_safely(after_tensorflow if name == TENSORFLOW else after_trainer, module)
-
-        loader.exec_module = exec_module
-
-    def _act_safely(self, act: Callable[[Any], None], argument: Any) -> None:
-        try:
-            act(argument)
-        except Exception as fault:
-            self.failed = True
-            if os.environ.get("DLC_COMPILER_STRICT", "").strip().lower() in TRUE:
-                raise StrictError(f"DLC_COMPILER_STRICT=1: nothing can be compiled: {fault}") from fault
-            log(f"nothing will be compiled: {fault}")
+        return run
 
 
 def before_tensorflow(spec: ModuleSpec) -> None:
@@ -87,7 +73,7 @@ def after_trainer(trainer: ModuleType) -> None:
 
 
 def install() -> None:
-    sys.meta_path.insert(0, Finder())
+    Hooks().arm()
 
 
 def prepare(model: Any) -> Any:

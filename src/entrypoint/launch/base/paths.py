@@ -21,6 +21,8 @@ PROGRAM_FILES = {"replaceable": "DLC_TAKEOVER_FILE", "serves": "DLC_SERVES_FILE"
 ENDED_HOSTS_FILE = "DLC_ENDED_HOSTS_FILE"
 # In the run directory: what the parents of ranks and the launcher tell each other
 RANK_FOLDER = "ranks"
+# There too: how many steps each process of a rank has made
+STEPS_FOLDER = "steps"
 
 
 def stated_folder(environ: Mapping[str, str], name: str, default: str) -> str:

@@ -79,6 +79,7 @@ SETTINGS = (
         "exit code when all state was saved after a stop; 143 for Kubernetes to start again",
     ),
     Setting("DLC_LOGS", "", "1: a log per rank and events as JSON in output/data/launcher"),
+    Setting("DLC_STEPS", "on", "off: training steps are not counted, and nothing is said of the progress"),
     Setting(
         "DLC_END_GRACE",
         "10, 3 with Ray",
@@ -154,6 +155,7 @@ def check_settings(environ: Mapping[str, str]) -> None:
     for name in CHOICES:
         read_choice(environ, name)
     warns_only(environ, "DLC_PREFLIGHT")
+    is_on(environ, "DLC_STEPS")
     read_exit_code(environ, "DLC_STOPPED_EXIT_CODE")
     read_count(environ, "DLC_MAX_RESTARTS", 0)
 
@@ -164,6 +166,14 @@ def warns_only(environ: Mapping[str, str], name: str) -> bool:
     if stated not in ("", "warn"):
         raise LaunchError(CONFIG, "unknown", where=name, expected="warn, or nothing", found=shown(stated))
     return stated == "warn"
+
+
+def is_on(environ: Mapping[str, str], name: str) -> bool:
+    """Return whether something that is on by default stays so. Raises LaunchError for another word than on and off."""
+    stated = environ.get(name, "")
+    if stated not in ("", "on", "off"):
+        raise LaunchError(CONFIG, "unknown", where=name, expected="on or off", found=shown(stated))
+    return stated != "off"
 
 
 def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float:

@@ -29,6 +29,7 @@ VARIABLES = (
     Variable("HOME", "it cannot be written to", "a folder in DLC_RUN_DIR: libraries keep their caches there", False),
     Variable("USER", "the same, and the user's number has no name", "the number: getpass asks for a name"),
     Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not 8 KB at once"),
+    Variable("DLC_STEPS_DIR", ALWAYS, "where each process counts its training steps; empty with DLC_STEPS=off", False),
     Variable("PYTHONFAULTHANDLER", ALWAYS, "a crash in a library, or the watchdog, brings out every thread's stack"),
     Variable(
         "MASTER_ADDR",

@@ -6,7 +6,8 @@ from launch.base import settings
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.files import default_private_folder
-from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
+from launch.base.paths import DEFAULT_VENV, STEPS_FOLDER, Paths, stated_folder
+from launch.base.settings import is_on
 from launch.discovery import discover
 from launch.discovery.cluster import Cluster, interface_of_default_route
 from launch.discovery.devices import Devices, detect_devices, find_interface
@@ -54,9 +55,19 @@ class Request(NamedTuple):
         return self.hosts or self.group_hosts
 
     @property
+    def leads(self) -> bool:
+        """Return whether the first rank runs on this host, or processes of its own alone."""
+        return not self.hosts or self.hosts[0] == self.cluster.current_host
+
+    @property
     def run_dir(self) -> str:
         """Return the folder of this host's launcher for private files of the job."""
         return stated_folder(self.environ, "DLC_RUN_DIR", default_private_folder())
+
+    @property
+    def steps_folder(self) -> str:
+        """Return where the processes of this host count their steps; empty if they do not."""
+        return f"{self.run_dir}/{STEPS_FOLDER}" if is_on(self.environ, "DLC_STEPS") else ""
 
     @property
     def compiler(self) -> CompilerChoice:

@@ -106,12 +106,17 @@ class RankFolder:
 
 def make_rank_folder(folder: str) -> str:
     """Make this folder, empty; its path, "" if none is wanted or can be made."""
+    if made := make_empty_folder(folder):
+        RankFolder(made)._write(LAUNCHER, str(os.getpid()))
+    return made
+
+
+def make_empty_folder(folder: str) -> str:
+    """Make a folder for files of this run, without those of an earlier one in this container; "" if that fails."""
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
-        # Of an earlier run in this container
         for name in os.listdir(folder):
             os.unlink(f"{folder}/{name}")
-        RankFolder(folder)._write(LAUNCHER, str(os.getpid()))
     except OSError:
         return ""
     return folder

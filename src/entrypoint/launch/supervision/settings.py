@@ -74,6 +74,9 @@ class Settings(NamedTuple):
     group: GroupOfHosts | None = None
     # What ranks below a starter tell us of their ends (rank_files.py)
     rank_folder: str = ""
+    # Where ranks count their steps, and where it is told how far they are; empty: not here (progress.py)
+    steps_folder: str = ""
+    progress_folder: str = ""
     # Roles of processes that start ranks
     starters: tuple[str, ...] = ()
     # For a log of each process and the events of the run; none without it (DLC_LOGS)

@@ -13,6 +13,7 @@ from launch.supervision.event_log import EventLog
 from launch.supervision.failure_report import as_frame
 from launch.supervision.killing import KILL_INTERVAL_SECONDS, KILL_SECONDS, TWICE, Killing
 from launch.supervision.output import Console
+from launch.supervision.progress_watch import ProgressWatch
 from launch.supervision.rank_files import RankFolder, make_rank_folder
 from launch.supervision.settings import Settings
 from launch.supervision.stop_attribution import StopAttribution, behind_first, was_ended_by_stop
@@ -81,6 +82,7 @@ class Supervisor:
         # Anew for each run of the job's own processes; what prepares them has no ranks.
         self.events = EventLog(settings.log_folder, settings.host)
         self.ranks = RankFolder("" if settings.more_follows else make_rank_folder(settings.rank_folder))
+        self.progress = ProgressWatch("" if settings.more_follows else settings.steps_folder, settings.progress_folder)
         self.reasons: list[str] = []  # why it ends: "stop", "failure", "verdict", "ended"
         self.kill_at = float("inf")
         self.killing = Killing()
@@ -115,6 +117,7 @@ class Supervisor:
         if self.stopping and "ended" not in self.reasons:
             self.stopping.advance(self.running)
         self._look_for_a_hang()
+        self._say(self.progress.look())
         self._hear_the_group()
         if self.stop:
             self.attribution.look_for_ended(self.ranks, self._news_bound())
@@ -131,6 +134,7 @@ class Supervisor:
     def outcome(self) -> Outcome:
         """Return how it ended, when all output is out."""
         self._fail_if_killed()
+        self._say(self.progress.look(is_last=True))
         if self.failure:
             failure = self._explained(self.failure)
             outcome = Outcome(failure.exit_code, failure)
@@ -255,7 +259,8 @@ class Supervisor:
         until_kill = self.attribution.limit_wait(self.kill_at - time.monotonic())
         if self.stop:  # nobody wakes us when a main process below a starter ends
             return max(0.0, min(until_kill, STOP_TICK_SECONDS))
-        return max(0.0, min(until_kill, TICK_SECONDS if self.settings.hang_timeout else IDLE_SECONDS))
+        idle = TICK_SECONDS if self.settings.hang_timeout else self.progress.limit_wait(IDLE_SECONDS)
+        return max(0.0, min(until_kill, idle))
 
     def _hear_requests(self) -> None:
         """Act upon new signals, and upon the stop of another host. A second SIGINT means now."""

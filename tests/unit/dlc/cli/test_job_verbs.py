@@ -77,7 +77,7 @@ def test_jobs_come_from_claims_and_from_labels(tmp_path: Path) -> None:
 def test_ps_says_since_when_in_the_largest_unit(started: str, age: str) -> None:
     job = KnownJob("mine", RUNS, image="dlc/x:1", started=started, hosts={"algo-1": "exited", "algo-2": "running"})
     row = ps.as_text([job], NOW).splitlines()[1]
-    assert re.split("  +", row) == ["mine", "runs", "1 exited, 1 running", age, "dlc/x:1"]
+    assert re.split("  +", row) == ["mine", "runs", "1 exited, 1 running", age, "-", "dlc/x:1"]
 
 
 def test_exec_takes_the_first_host_that_is_meant_and_only_one_that_runs() -> None:

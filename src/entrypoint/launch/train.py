@@ -17,9 +17,8 @@ from launch.discovery import own_name
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import install
-from launch.plan.host_plan import make_host_plan, variables_passed_on
+from launch.plan.host_plan import find_warnings, make_host_plan, variables_passed_on
 from launch.plan.request import Request, job_python, read_request, with_own_interface
-from launch.plan.strategy import find_warnings
 from launch.preflight import host_checks
 from launch.supervision import failure_report
 from launch.supervision.settings import (

@@ -146,7 +146,7 @@ def _run_part(request: Request, settings: Settings, group: Member | None = None)
             paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code))
         )
         raise
-    if group and not (outcome.stopped or signals.received() or group.stopping_host()):
+    if group and not (outcome.stopped or signals.received() or group.stopping_host):
         outcome = group.explain(outcome)
     if outcome.left_running:
         # Most scripts leave nothing

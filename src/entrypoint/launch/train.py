@@ -198,7 +198,7 @@ def _run_processes(request: Request, launch: Launch, settings: Settings, group: 
     # An elastic job's starter restarts its ranks
     restarts = 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
     for number in itertools.count(1):
-        outcome = _attempt_in_group(request, group, launch, settings) if group else _run_attempt(launch, settings)
+        outcome = _attempt(request, launch, settings, group)
         again = group.await_restart() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
@@ -208,30 +208,28 @@ def _run_processes(request: Request, launch: Launch, settings: Settings, group: 
     raise AssertionError("the loop has no other end")
 
 
-def _attempt_in_group(request: Request, group: Member, launch: Launch, settings: Settings) -> Outcome:
-    """Start with all hosts, and run to the end; after a failure that others take over from, to the job's end."""
-    # A host alone has no use for it
-    from launch.coordination import rendezvous
+def _attempt(request: Request, launch: Launch, settings: Settings, group: Member | None) -> Outcome:
+    """Start, with all hosts, and run to the end; after a failure that others take over from, to the job's end."""
+    if group:
+        # A host alone has no use for it
+        from launch.coordination import rendezvous
 
-    outcome = rendezvous.wait_until_ready(group)
-    if outcome:
-        return outcome
-    outcome = _run_attempt(launch, settings)
-    if not outcome.failure:
+        ended = rendezvous.wait_until_ready(group)
+        if ended:
+            return ended
+    for process in launch.before:
+        outcome = supervise([process], settings._replace(more_follows=True, hang_timeout=0.0))
+        if outcome.exit_code:
+            break
+    else:
+        outcome = supervise(launch.processes, settings)
+    if not (group and outcome.failure):
         return outcome
     at_last = rendezvous.await_end(group, outcome)
     if not at_last.failure:
         # Processes may have written it
         _remove_file(request.paths.failure)
     return at_last
-
-
-def _run_attempt(launch: Launch, settings: Settings) -> Outcome:
-    for process in launch.before:
-        outcome = supervise([process], settings._replace(more_follows=True, hang_timeout=0.0))
-        if outcome.exit_code:
-            return outcome
-    return supervise(launch.processes, settings)
 
 
 def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:

@@ -17,9 +17,8 @@ from launch.discovery import own_name
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import install
-from launch.plan.host_plan import make_host_plan, variables_passed_on
+from launch.plan.host_plan import find_warnings, make_host_plan, variables_passed_on
 from launch.plan.request import Request, job_python, read_request, with_own_interface
-from launch.plan.strategy import find_warnings
 from launch.preflight import host_checks
 from launch.supervision import failure_report
 from launch.supervision.settings import (
@@ -149,7 +148,7 @@ def _run_part(request: Request, settings: Settings, group: Member | None = None)
             paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code))
         )
         raise
-    if group and not (outcome.stopped or signals.received() or group.stopping_host()):
+    if group and not (outcome.stopped or signals.received() or group.stopping_host):
         outcome = group.explain(outcome)
     if outcome.left_running:
         # Most scripts leave nothing
@@ -201,7 +200,7 @@ def _run_processes(request: Request, launch: Launch, settings: Settings, group: 
     # An elastic job's starter restarts its ranks
     restarts = 0 if request.environ.get("DLC_ELASTIC") else read_count(request.environ, "DLC_MAX_RESTARTS", 0)
     for number in itertools.count(1):
-        outcome = _attempt_in_group(request, group, launch, settings) if group else _run_attempt(launch, settings)
+        outcome = _attempt(request, launch, settings, group)
         again = group.await_restart() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
@@ -211,30 +210,28 @@ def _run_processes(request: Request, launch: Launch, settings: Settings, group: 
     raise AssertionError("the loop has no other end")
 
 
-def _attempt_in_group(request: Request, group: Member, launch: Launch, settings: Settings) -> Outcome:
-    """Start with all hosts, and run to the end; after a failure that others take over from, to the job's end."""
-    # A host alone has no use for it
-    from launch.coordination import rendezvous
+def _attempt(request: Request, launch: Launch, settings: Settings, group: Member | None) -> Outcome:
+    """Start, with all hosts, and run to the end; after a failure that others take over from, to the job's end."""
+    if group:
+        # A host alone has no use for it
+        from launch.coordination import rendezvous
 
-    outcome = rendezvous.wait_until_ready(group)
-    if outcome:
-        return outcome
-    outcome = _run_attempt(launch, settings)
-    if not outcome.failure:
+        ended = rendezvous.wait_until_ready(group)
+        if ended:
+            return ended
+    for process in launch.before:
+        outcome = supervise([process], settings._replace(more_follows=True, hang_timeout=0.0))
+        if outcome.exit_code:
+            break
+    else:
+        outcome = supervise(launch.processes, settings)
+    if not (group and outcome.failure):
         return outcome
     at_last = rendezvous.await_end(group, outcome)
     if not at_last.failure:
         # Processes may have written it
         _remove_file(request.paths.failure)
     return at_last
-
-
-def _run_attempt(launch: Launch, settings: Settings) -> Outcome:
-    for process in launch.before:
-        outcome = supervise([process], settings._replace(more_follows=True, hang_timeout=0.0))
-        if outcome.exit_code:
-            return outcome
-    return supervise(launch.processes, settings)
 
 
 def _fetch_code(code: Source, request: Request, settings: Settings) -> Outcome:

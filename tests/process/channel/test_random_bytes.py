@@ -112,7 +112,7 @@ def test_a_group_goes_on_whatever_bytes_come_at_its_port(count: int) -> None:
                 greeting = stranger.recv(512)
                 for piece in in_pieces(chance, stranger_words(chance, greeting)):
                     stranger.sendall(piece)
-        assert [(group.end, group.stopping_host()) for group in groups] == [(None, ""), (None, "")]
+        assert [(group.end, group.stopping_host) for group in groups] == [(None, ""), (None, "")]
         for group in groups:
             group.report(None)
         wait_until(lambda: all(group.end is not None for group in groups))

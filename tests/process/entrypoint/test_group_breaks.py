@@ -221,7 +221,7 @@ def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_ther
             group.start({})
         groups[1].tell_stopping(signal.SIGTERM)
         assert select.select([groups[0]], [], [], HANG_BOUND)[0]
-        assert [group.stopping_host() for group in groups] == [HOSTS[1], HOSTS[1]]
+        assert [group.stopping_host for group in groups] == [HOSTS[1], HOSTS[1]]
         assert groups[0].verdict() is None  # it has its own time to save
         groups[1].tell_ended_early("worker rank 1 was ended")
         for group in groups:

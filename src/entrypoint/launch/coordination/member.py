@@ -47,9 +47,9 @@ class Member:
         self.own_addresses: tuple[str, ...] = ()  # where this host listens, if it is the leader
         self.probe_listener: ProbeListener | None = None  # open until all hosts are ready
         self.end: GroupEnd | None = None
+        self.stopping_host = ""  # the first that was asked to stop, and with it the job
         self.generation = 0  # of the processes that run here
         self._state: dict[str, Any] = {}  # the last that the coordinator told
-        self._stop_host = ""
         self._ended_here = ""  # what the stop ended first on this host
         self._instance = os.urandom(8).hex()
         self._own_facts: dict[str, Any] | None = None
@@ -91,10 +91,6 @@ class Member:
         if self.has_to_restart:
             return as_verdict(GroupEnd.of_message(self._state["restart"]))._replace(kind=RESTART)
         return None
-
-    def stopping_host(self) -> str:
-        """Return the host that was asked to stop, and with it the job; empty while none was."""
-        return self._stop_host
 
     def ended_by_stop(self) -> str:
         """Return the first process of the job that the stop ended, if that was on another host; else empty."""
@@ -139,8 +135,8 @@ class Member:
 
     def tell_stopping(self, signum: int) -> None:
         """Tell the group at once that this host was asked to stop."""
-        if not self._stop_host:
-            self._stop_host = self.config.host
+        if not self.stopping_host:
+            self.stopping_host = self.config.host
             self._queue({"kind": "stopping", "signal": signum})
 
     def tell_ended_early(self, by_stop: str = "", left: str = "") -> None:
@@ -185,7 +181,7 @@ class Member:
         """Return whether the last message is a failure, restarts are left, and nobody was asked to stop."""
         last = self._said[-1] if self._said else {}
         failed = last.get("kind") == "end" and last["end"]["kind"] == FAILED
-        return failed and self.generation < self.config.rules.restarts and not self._stop_host
+        return failed and self.generation < self.config.rules.restarts and not self.stopping_host
 
     # Coming and going
 
@@ -202,19 +198,15 @@ class Member:
             self._coordinator = Coordinator(listeners, config.key, Membership(config.rules), config.heartbeat)
             self._coordinator.start()
         if facts is not None and config.probe_port is not None:
-            self._open_probe_listener(facts, config.probe_port)
+            addresses = self.own_addresses or host_addresses.own_addresses(config.host, config.interface)
+            self.probe_listener = open_probe_listener(config.host, addresses, config.probe_port, config.key)
+            self._own_facts = {**facts, "door": self.probe_listener.port if self.probe_listener else 0}
         self._thread.start()
-
-    def _open_probe_listener(self, facts: dict[str, Any], port: int) -> None:
-        config = self.config
-        addresses = self.own_addresses or host_addresses.own_addresses(config.host, config.interface)
-        self.probe_listener = open_probe_listener(config.host, addresses, port, config.key)
-        self._own_facts = {**facts, "door": self.probe_listener.port if self.probe_listener else 0}
 
     def close(self, linger: float | None = None) -> None:
         """Leave when the coordinator heard all; on the leader, when all heard the end. Soon, unless all is well."""
         self.close_probe_listener()
-        is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
+        is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self.stopping_host
         patience = max(DIAL_SECONDS, self.config.heartbeat if is_well else 0.0)
         self._leave_at = time.monotonic() + (0 if self.leader.why_unreachable else patience)
         os.write(self._wake_write, b"x")
@@ -296,7 +288,7 @@ class Member:
                 _print_line(f"the connection to {self.config.rules.leader} broke ({how}); connecting again")
             self._liveness_port.clear()
             select.select([self._wake_read], [], [], RETRY_SECONDS)
-        elif self._stop_host:
+        elif self.stopping_host:
             self._set_end(GroupEnd(True, kind=STOPPED))  # the leader has stopped already
         else:
             is_gone = self._refused.is_long_enough
@@ -371,8 +363,8 @@ class Member:
                 self._is_lost = False
                 _print_line(f"the connection to {self.config.rules.leader} works again")
             self.missing, self.missing_count = message["missing"], message["missing count"]
-            news = bool(message["stopped"]) and not self._stop_host
-            self._stop_host = self._stop_host or message["stopped"]
+            news = bool(message["stopped"]) and not self.stopping_host
+            self.stopping_host = self.stopping_host or message["stopped"]
             self._state = message
             failure_detector.tell_ended(self.config.ended_file, message.get("through", ()))
             if message["end"]:

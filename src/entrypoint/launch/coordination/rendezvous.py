@@ -91,8 +91,8 @@ def wait_until_ready(group: Member) -> Outcome | None:
                 # Nothing runs here that could be seen to end
                 _say(verdict.outcome.cause)
             return verdict.outcome
-        if group.stopping_host():
-            cause = f"stopped before any process was started: {group.stopping_host()} was asked to stop"
+        if group.stopping_host:
+            cause = f"stopped before any process was started: {group.stopping_host} was asked to stop"
             group.report(None, STOPPED)
             return Outcome(STOP_CODE, Failure(cause, host=group.config.host, exit_code=STOP_CODE))
         if notes.is_due():
@@ -109,18 +109,18 @@ def await_end(group: Member, own: Outcome) -> Outcome:
         return own
     deadline = time.monotonic() + NEWS_SECONDS
     try:
-        while not (group.end or group.has_to_restart or group.stopping_host() or group.failure_is_tolerated):
+        while not (group.end or group.has_to_restart or group.stopping_host or group.failure_is_tolerated):
             if time.monotonic() >= deadline:
                 return own
             signals.sleep(LOOK_SECONDS)
         if not group.failure_is_tolerated:
             return own
         _say("the job goes on: other data hosts take over from this one, which waits for the end")
-        while not (group.end or group.has_to_restart or group.stopping_host()):
+        while not (group.end or group.has_to_restart or group.stopping_host):
             signals.sleep(STAY_SECONDS)
     except signals.StopRequested as stop:
         group.tell_stopping(stop.signum)
-    if group.stopping_host():
+    if group.stopping_host:
         # There is nothing to save here
         return Outcome(0, stopped=True)
     return _end_after_loss(as_verdict(group.end), own) if group.end else own
@@ -145,29 +145,25 @@ def _wait_for_all(group: Member, timeout: float) -> None:
 
     scout = LeaderScout(group.config, to_ask)
     scout.start()
-    try:
-        _wait_for_facts(group, timeout, scout)
-    finally:
-        scout.stop()
-
-
-def _wait_for_facts(group: Member, timeout: float, scout: LeaderScout) -> None:
     deadline = time.monotonic() + timeout
     notes = ProgressNotes()
-    while not group.facts:
-        if scout.found[0]:
-            raise _tell_other_leader(group, *scout.found)
-        if group.end:
-            raise LaunchError(group.end.exit_code or UNAVAILABLE, as_verdict(group.end).outcome.cause)
-        if group.stopping_host():
-            raise LaunchError(STOP_CODE, f"stopped: {group.stopping_host()} was asked to stop")
-        if group.leader.why_unreachable:
-            raise LaunchError(UNAVAILABLE, group.leader.why_unreachable, remedy=group.leader.remedy)
-        if time.monotonic() >= deadline:
-            raise _timeout_error(group, timeout)
-        if notes.is_due():
-            _say(_whom_we_wait_for(group))
-        signals.sleep(LOOK_SECONDS)
+    try:
+        while not group.facts:
+            if scout.found[0]:
+                raise _tell_other_leader(group, *scout.found)
+            if group.end:
+                raise LaunchError(group.end.exit_code or UNAVAILABLE, as_verdict(group.end).outcome.cause)
+            if group.stopping_host:
+                raise LaunchError(STOP_CODE, f"stopped: {group.stopping_host} was asked to stop")
+            if group.leader.why_unreachable:
+                raise LaunchError(UNAVAILABLE, group.leader.why_unreachable, remedy=group.leader.remedy)
+            if time.monotonic() >= deadline:
+                raise _timeout_error(group, timeout)
+            if notes.is_due():
+                _say(_whom_we_wait_for(group))
+            signals.sleep(LOOK_SECONDS)
+    finally:
+        scout.stop()
 
 
 def _tell_other_leader(group: Member, host: str, other: str) -> LaunchError:

@@ -6,10 +6,10 @@ from launch.base import compat, process_spec, settings
 from launch.base.compat import NamedTuple
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.base.settings import JOB_TOKEN, JOB_TOKEN_FILE
-from launch.discovery.cluster import DEFAULT_INTERFACE
+from launch.discovery.cluster import DEFAULT_INTERFACE, Cluster
 from launch.job import entry_point, instance_groups
 from launch.job.entry_point import EntryPoint
-from launch.job.hyperparameters import JOB_NAME, SDK3_PROGRAM
+from launch.job.hyperparameters import GROUPS, JOB_NAME, SDK3_PROGRAM, Job
 from launch.plan import tf_data_service
 from launch.plan.compiler_choice import XLA, CompilerChoice
 from launch.plan.context import Context
@@ -18,8 +18,7 @@ from launch.plan.install import home_variables, package_variables, pip_arguments
 from launch.plan.network import address_of, data_service_variables, network_variables
 from launch.plan.request import Request, job_venv
 from launch.plan.sagemaker_environment import explain_left_out, explain_misspelt, sm_variables
-from launch.plan.strategies import find_strategy
-from launch.plan.strategy import plan_processes
+from launch.plan.strategies import PLAIN, StrategyChoice, find_strategy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
     """
     folder = folder or request.paths.code
     venv = job_venv(request.environ)
-    own_program = _own_program(request)
+    given = _explain_request(request)
     programs = _entry_points(request, folder, venv)
     entry = programs[0][0]
     job = request.job._replace(program=entry.program)
@@ -97,16 +96,15 @@ def make_host_plan(request: Request, folder: str = "") -> HostPlan:
         installs=installs,
     )
     _require_compiler(request, context)
-    launch = tf_data_service.add_worker(plan_processes(context, request.strategy), context)
-    hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
+    launch = tf_data_service.add_worker(_plan_processes(context, request.strategy), context)
+    below = find_strategy(launch.strategy)
+    warnings = (row.find_warnings(below, env, request.installed) for row in request.frameworks)
     decisions = (
-        hosts,
-        *_own_interface(request),
-        *own_program,
+        *given,
         *launch.decisions,
         *_compiler_decisions(request.compiler),
         *(decision for _, decisions in chosen for decision in decisions),
-        *_framework_warnings(request, launch.strategy, env),
+        *(warning for found in warnings for warning in found or ()),
         *left_out,
         *explain_misspelt(request.environ),
     )
@@ -127,19 +125,17 @@ def _entry_points(request: Request, folder: str, venv: str) -> tuple[tuple[Entry
     return tuple(found)
 
 
-def _own_interface(request: Request) -> list[Decision]:
-    used = request.cluster.network_interface
-    stated = request.cluster.resource_config.get("network_interface_name") or DEFAULT_INTERFACE
-    return [Decision(f"network interface {used}", f"this host has no {stated}")] if used != stated else []
-
-
-def _own_program(request: Request) -> list[Decision]:
-    group = request.cluster.current_group
-    if group not in request.job.group_programs:
-        return []
-    return [
-        Decision(f"entry point {request.job.program}", f"{instance_groups.setting_name(request.environ)} for {group}")
-    ]
+def _explain_request(request: Request) -> list[Decision]:
+    """Say which hosts, which interface and which program of this host's group the plan is for."""
+    cluster, job = request.cluster, request.job
+    decisions = [Decision(f"hosts {', '.join(cluster.hosts)}", f"from {cluster.source}")]
+    stated = cluster.resource_config.get("network_interface_name") or DEFAULT_INTERFACE
+    if cluster.network_interface != stated:
+        decisions.append(Decision(f"network interface {cluster.network_interface}", f"this host has no {stated}"))
+    if cluster.current_group in job.group_programs:
+        why = f"{instance_groups.setting_name(request.environ)} for {cluster.current_group}"
+        decisions.append(Decision(f"entry point {job.program}", why))
+    return decisions
 
 
 def _require_compiler(request: Request, context: Context) -> None:
@@ -148,6 +144,63 @@ def _require_compiler(request: Request, context: Context) -> None:
     if asked.source and asked.backend != "off":
         here = request.strategy if request.cluster.current_host in request.hosts else None
         compat.load_module("launch.plan.compiler_support").require_supported(context, asked, here)
+
+
+def _plan_processes(context: Context, choice: StrategyChoice | None) -> Launch:
+    """Plan this host's part. Hosts outside the distributed group run the entry point as one plain process."""
+    group = context.cluster.current_group
+    if group == instance_groups.tf_data_group(context.job.group_programs):
+        why = Decision("tf.data.service", f"{instance_groups.setting_name(context.environ)} for {group}")
+        return tf_data_service.plan(context).with_decisions(why)
+    if choice is None:
+        found = find_warnings(context.cluster, context.job, context.environ)
+        why = Decision("one plain process", "no distribution was asked for")
+        return PLAIN.plan(context).with_decisions(*(found or [why]))
+    if context.cluster.current_host not in context.hosts and not choice.row.takes_every_host:
+        return PLAIN.plan(context).with_decisions(_why_outside(context))
+    decisions = (Decision(f"strategy {choice.row.name}", choice.source), *choice.decisions, *_find_apart(context))
+    return choice.row.plan(context).with_decisions(*decisions)
+
+
+def find_warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
+    """Warn if several hosts run one script, without a strategy, and nothing connects them.
+
+    TF_CONFIG connects them. Groups that are named although nothing is distributed hint at a request left out.
+    """
+    if len(cluster.hosts) < 2 or environ.get("DLC_STRATEGY") or environ.get("TF_CONFIG"):
+        return []
+    stated = job.parameters.get(GROUPS)
+    if stated and len(cluster.hosts_of(stated)) == 1:
+        # The other groups serve the one host that trains
+        return []
+    if stated:
+        return [Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")]
+    if cluster.is_heterogeneous or job.group_programs:
+        return []
+    remedy = "`dlc run --distributed torchrun|horovod|mpi|tensorflow`, or a hyperparameter of docs/using.md"
+    why = f"no distribution was asked for, so each trains a model of its own unless the script connects them; {remedy}"
+    return [Decision(f"warning: nothing connects the {len(cluster.hosts)} hosts", why)]
+
+
+def _find_apart(context: Context) -> list[Decision]:
+    """Warn if the instance groups train apart because nothing says which of them are one job."""
+    groups = [group.name for group in context.cluster.groups]
+    is_apart = set(context.hosts) <= set(context.cluster.hosts_of((context.cluster.current_group,)))
+    stated = context.job.parameters.get(GROUPS) is not None or instance_groups.tf_data_group(context.job.group_programs)
+    if len(groups) < 2 or stated or not is_apart:
+        return []
+    why = f"the groups {', '.join(groups)} are a job each; {GROUPS} names the groups that train together"
+    return [Decision(f"warning: {context.cluster.current_group} trains a model of its own", why)]
+
+
+def _why_outside(context: Context) -> Decision:
+    """Say why this host runs no strategy. A group that nobody is in is a mistake in resourceconfig.json."""
+    if context.hosts:
+        return Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}")
+    named = context.cluster.current_group
+    return Decision(
+        "warning: one plain process", f"current_group_name is {named}, and no instance group is called that"
+    )
 
 
 def _compiler_decisions(found: CompilerChoice) -> tuple[Decision, ...]:
@@ -220,12 +273,6 @@ def _framework_variables(request: Request) -> dict[str, str]:
         uses_xla=_uses_xla(request),
     )
     return {name: value for row in request.frameworks for name, value in (row.variables(facts) or {}).items()}
-
-
-def _framework_warnings(request: Request, strategy: str, env: Mapping[str, str]) -> list[Decision]:
-    row = find_strategy(strategy)
-    found = (framework.find_warnings(row, env, request.installed) for framework in request.frameworks)
-    return [warning for warnings in found for warning in warnings or ()]
 
 
 def _uses_xla(request: Request) -> bool:

@@ -75,7 +75,7 @@ def try_hosts(request: Request, group: Member) -> list[HostFinding]:
         each.start()
     deadline = time.monotonic() + BOUND_SECONDS + SLACK_SECONDS
     while any(each.is_alive() for each in tries) and time.monotonic() < deadline:
-        if group.end or group.stopping_host():
+        if group.end or group.stopping_host:
             return []
         signals.sleep(LOOK_SECONDS)
     failed = [each for each in tries if not each.has_reached]

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
 
     class GroupOfHosts(Protocol):
-        """The group of hosts that this one is part of: member.Group."""
+        """The group of hosts that this one is part of: member.Member."""
+
+        # That was asked to stop, and with it this one; empty while none was
+        stopping_host: str
 
         @property
         def must_stay(self) -> bool:
@@ -38,9 +41,6 @@ if TYPE_CHECKING:
 
         def tell_stopping(self, signum: int) -> None:
             """Tell the group at once that this host was asked to stop."""
-
-        def stopping_host(self) -> str:
-            """Return another host that was asked to stop, empty if none was: then this one stops too."""
 
         def tell_ended_early(self, by_stop: str = "", left: str = "") -> None:
             """Tell the group of a process that the stop ended here, as a sentence, or of a rank that left with 0."""

@@ -230,7 +230,7 @@ class Supervisor:
                 break
             self.console.turn(KILL_INTERVAL_SECONDS)
             self.verdict = group.verdict()
-        elsewhere = group.stopping_host() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
+        elsewhere = group.stopping_host if group and not (self.verdict and self.verdict.kind == FAILED) else ""
         why = self.stop or (elsewhere and f"stopped because {elsewhere} was asked to stop")
         if why:
             return self.attribution.explain(own, why, (self.passed_on or [signal.SIGTERM])[0])
@@ -270,7 +270,7 @@ class Supervisor:
             if self.group:
                 self.group.tell_stopping(signum)
             self._stop(signum, f"stopped by {signal_name(signum)}")
-        elsewhere = self.group.stopping_host() if self.group and not self.stop else ""
+        elsewhere = self.group.stopping_host if self.group and not self.stop else ""
         if elsewhere:
             self._stop(signal.SIGTERM, f"stopped because {elsewhere} was asked to stop")
         for signum in signals.take_relayed():

@@ -10,6 +10,7 @@ from dlc.core.checkout import find_root
 from harness.engine import run_once
 from harness.images import Image
 from harness.job import Job
+from harness.progress import assert_progress_is_told
 
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
@@ -34,6 +35,7 @@ def test_four_ranks_on_two_hosts_learn_together_and_agree_on_the_loss(image: Ima
         assert metrics[0]["accuracy"] >= 0.95
         assert len(list((job.opt_ml("algo-1") / "model").iterdir())) == 1
         assert not list((job.opt_ml("algo-2") / "model").glob("*")), "only rank 0 writes the model"
+        assert_progress_is_told(job, ["algo-1"])
 
 
 @pytest.mark.core

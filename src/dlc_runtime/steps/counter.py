@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 FOLDER = "DLC_STEPS_DIR"
 HEAD_BYTES = 512
 FIELDS = (
-    # Training steps of this process, and when the last one ended (seconds of time.monotonic)
+    # Training steps of this process, and when the first and the last one ended (seconds of time.monotonic)
     "steps",
+    "began_at",
     "stepped_at",
     # Step of the whole training that a trainer knows, also of earlier jobs; -1 without one
     "global_step",
@@ -33,7 +34,7 @@ FIELDS = (
     "epoch_batch",
     "epoch_batches",
 )
-STEPS, STEPPED_AT, GLOBAL_STEP, TOTAL_STEPS, EPOCH, EPOCH_BATCH, EPOCH_BATCHES = range(len(FIELDS))
+STEPS, BEGAN_AT, STEPPED_AT, GLOBAL_STEP, TOTAL_STEPS, EPOCH, EPOCH_BATCH, EPOCH_BATCHES = range(len(FIELDS))
 # Between two looks at what a trainer says
 ASK_SECONDS = 1.0
 
@@ -77,6 +78,7 @@ class Counter:
         if self.values is None and not self._open():
             return
         values, now = self.values, time.monotonic()
+        values[BEGAN_AT] = values[BEGAN_AT] or now
         values[STEPS] += number
         values[STEPPED_AT] = now
         is_new_epoch = self.batches is not None and self.batches.write(values, self._offset is not None)

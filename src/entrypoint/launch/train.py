@@ -132,8 +132,8 @@ def _run_settings(request: Request) -> Settings:
         hang_timeout=read_seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
         log_folder=request.paths.launcher if read_choice(environ, "DLC_LOGS") else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
-        steps_folder=request.steps_folder if request.leads else "",
-        progress_folder=request.paths.launcher,
+        steps_folder=request.steps_folder,
+        progress_folder=request.paths.launcher if request.leads else "",
         starters=request.row.starters,
     )
 

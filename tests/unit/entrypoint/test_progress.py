@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,7 +47,16 @@ class Rank:
 def rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rank:
     monkeypatch.setenv(counters.FOLDER, str(tmp_path))
     monkeypatch.delenv("RANK", raising=False)
-    return Rank(tmp_path)
+    rank = Rank(tmp_path)
+    monkeypatch.setattr(counters, "time", SimpleNamespace(monotonic=lambda: rank.now))
+    return rank
+
+
+def test_the_rate_at_the_end_is_that_of_the_steps_and_not_of_what_follows(rank: Rank) -> None:
+    for _ in range(5):
+        rank.now += 2
+        rank.counter.add_steps(1)
+    assert rank.progress.look(BEGIN + 300, is_last=True) == "step=5 steps_per_second=0.5"
 
 
 def test_a_line_comes_each_minute_and_at_the_end(rank: Rank) -> None:

@@ -30,7 +30,8 @@ class Steps(NamedTuple):
 
     rank: int = 0
     steps: int = 0
-    # By time.monotonic
+    # By time.monotonic: the ends of the first and the last step
+    began_at: float = 0.0
     stepped_at: float = 0.0
     global_step: int = -1
     total_steps: int = 0
@@ -79,8 +80,10 @@ class Progress:
         found = read_first(self._folder)
         if found is None or not found.steps:
             return ""
-        self._note(now, found.step)
-        report = self._report(now, found)
+        # At the end nothing follows the last step: the time after it is no time without steps
+        end = found.stepped_at if is_last else now
+        self._note(end, found)
+        report = self._report(end, found)
         self._write(report)
         is_due = is_last or now - self._told_at >= LINE_SECONDS
         if found.steps == self._told_steps or not is_due:
@@ -88,11 +91,13 @@ class Progress:
         self._told_at, self._told_steps = now, found.steps
         return report.as_line()
 
-    def _note(self, now: float, step: int) -> None:
-        if self._marks and step < self._marks[-1][1]:  # the script trains another model
+    def _note(self, now: float, found: Steps) -> None:
+        if self._marks and found.step < self._marks[-1][1]:  # the script trains another model
             self._marks, self._changed_at = [], now
-        self._marks = [mark for mark in self._marks if mark[0] >= now - WINDOW_SECONDS]
-        self._marks.append((now, step))
+        elif not self._marks:
+            self._marks = [(found.began_at, found.step - found.steps + 1)]
+        self._marks = [mark for mark in self._marks if now - WINDOW_SECONDS <= mark[0] < now]
+        self._marks.append((now, found.step))
         recent, whole = self._rate_of_work(now - LINE_SECONDS), self._rate_of_work(now - WINDOW_SECONDS)
         if recent and not whole / OTHER_RATE <= recent <= whole * OTHER_RATE:
             self._marks, self._changed_at = self._marks[-2:], now
@@ -148,7 +153,7 @@ def read_steps(path: str) -> Steps | None:
             head, values = json.loads(file.read(HEAD_BYTES)), memoryview(file.read()).cast("d")
         told = dict(zip(head["fields"], values))
         known = {name: told[name] for name in Steps._fields if name in told}
-        whole = {name: value if name == "stepped_at" else int(value) for name, value in known.items()}
+        whole = {name: value if name.endswith("_at") else int(value) for name, value in known.items()}
         return Steps(rank=int(head["rank"]), **whole)
     except (OSError, ValueError, TypeError, KeyError):
         return None

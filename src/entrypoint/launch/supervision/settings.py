@@ -74,7 +74,7 @@ class Settings(NamedTuple):
     group: GroupOfHosts | None = None
     # What ranks below a starter tell us of their ends (rank_files.py)
     rank_folder: str = ""
-    # Where ranks count their steps, and where it is told how far they are; empty: not here (progress.py)
+    # Where ranks count their steps, and where the host of the first rank tells how far they are (progress.py)
     steps_folder: str = ""
     progress_folder: str = ""
     # Roles of processes that start ranks

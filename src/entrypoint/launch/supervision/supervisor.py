@@ -13,10 +13,10 @@ from launch.supervision.event_log import EventLog
 from launch.supervision.failure_report import as_frame
 from launch.supervision.killing import KILL_INTERVAL_SECONDS, KILL_SECONDS, TWICE, Killing
 from launch.supervision.output import Console
-from launch.supervision.progress_watch import ProgressWatch
 from launch.supervision.rank_files import RankFolder, make_rank_folder
 from launch.supervision.settings import Settings
 from launch.supervision.stop_attribution import StopAttribution, behind_first, was_ended_by_stop
+from launch.supervision.watches import ProgressWatch, load_watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from launch.base.process_spec import ProcessSpec
     from launch.supervision.graceful_stop import GracefulStop
-    from launch.supervision.hang import Watchdog
 
 GROUP_SECONDS = 2.0  # to hear from the group, when we failed, which host failed first
 # From SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
@@ -46,28 +45,22 @@ def supervise(specs: Sequence[ProcessSpec], settings: Settings | None = None) ->
     that cannot be started is a failure too (127 or 126, as in shells).
     """
     supervision = Supervisor(settings or Settings())
-    if supervision.is_stopped_already():
-        return supervision.outcome()
-    supervision.start(specs)
-    while supervision.step():
-        pass
+    if not supervision.is_stopped_already():
+        supervision.start(specs)
+        while supervision.step():
+            pass
     return supervision.outcome()
 
 
 class Supervisor:
     """The state of one run. It runs until there is a reason to end it, then until `kill_at`, then it kills."""
 
-    watchdog: Watchdog | None = None  # loaded only if hangs are looked for
-
     def __init__(self, settings: Settings) -> None:
         process_tree.adopt_orphans()
         self.settings = settings
         self.group = settings.group
         self.console = Console([signals.fileno(), *([self.group.fileno()] if self.group else [])])
-        if settings.hang_timeout:
-            from launch.supervision.hang import Watchdog
-
-            self.watchdog = Watchdog(settings.hang_timeout)
+        self.watchdog = load_watchdog(settings.hang_timeout)
         self.memory = oom.read_memory()
         self.running: dict[int, ChildProcess] = {}
         self.early: list[str] = []  # essential ones that ended with 0
@@ -270,8 +263,7 @@ class Supervisor:
             if self.group:
                 self.group.tell_stopping(signum)
             self._stop(signum, f"stopped by {signal_name(signum)}")
-        elsewhere = self.group.stopping_host if self.group and not self.stop else ""
-        if elsewhere:
+        if elsewhere := self.group.stopping_host if self.group and not self.stop else "":
             self._stop(signal.SIGTERM, f"stopped because {elsewhere} was asked to stop")
         for signum in signals.take_relayed():
             process_tree.signal_all(signum, catchers_only=True)

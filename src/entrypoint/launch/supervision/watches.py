@@ -1,4 +1,4 @@
-"""When to look at the steps of this host's ranks. What reads them (progress.py) is loaded at the first look."""
+"""What is looked at from time to time while processes run: hangs and steps. Loads what looks only if it is asked."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ from launch.supervision.rank_files import make_empty_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from launch.supervision.hang import Watchdog
     from launch.supervision.progress import Progress
 
 LOOK_SECONDS = 10.0
 
 
+def load_watchdog(timeout: float) -> Watchdog | None:
+    """Return what looks for a hang of so many seconds; None for 0, if nobody asks for it."""
+    if not timeout:
+        return None
+    from launch.supervision.hang import Watchdog
+
+    return Watchdog(timeout)
+
+
 class ProgressWatch:
-    """Of one run of the processes on this host; without a folder it never looks."""
+    """Of one run of the processes on this host; on a host without the job's first rank it never looks."""
 
     def __init__(self, folder: str, results: str) -> None:
-        """Take the folder of step files, which is made anew, and the one for the report."""
-        self._folder = make_empty_folder(folder) if folder else ""
+        """Take the folder of step files, which is made anew, and the one for the report, empty if there is none."""
+        made = make_empty_folder(folder) if folder else ""
+        self._folder = made if results else ""
         self._results = results
         self._look_at = time.monotonic() + LOOK_SECONDS
         self._progress: Progress | None = None

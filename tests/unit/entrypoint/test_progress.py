@@ -100,7 +100,7 @@ def test_without_a_total_there_is_a_rate_and_the_share_of_the_epoch_alone(rank: 
 def test_a_job_that_went_on_counts_from_where_it_began(rank: Rank) -> None:
     rank.counter.ask_trainer = lambda: (899, 1000, 9)
     rank.counter.add_steps(1)
-    assert rank.progress.look(BEGIN + LINE_SECONDS) == "step=900 epoch=9 progress=90"
+    assert rank.progress.look(BEGIN + LINE_SECONDS) == "step=900 steps_per_second=0.0 epoch=9 progress=90"
 
 
 def test_no_end_is_told_before_twenty_steps_and_soon_after_another_rate(rank: Rank) -> None:

@@ -34,15 +34,16 @@ def patch(module: ModuleType) -> None:
 
 def _count(callbacks: Any, batches: int) -> None:
     """Count up to this batch of the epoch: with steps_per_execution several come at once."""
-    counter = own_counter()
+    parameters = getattr(callbacks, "params", None) or {}
+    length, epochs = parameters.get("steps") or 0, parameters.get("epochs") or 0
+    # Keras 3 names a batch behind the last one if the last call had fewer
+    batches = min(batches, length or batches)
     new = batches - getattr(callbacks, "_dlc_batches", 0)
     if new <= 0:
         return
     callbacks._dlc_batches = batches
+    counter, epoch = own_counter(), getattr(callbacks, "_dlc_epoch", 0)
     counter.add_steps(new)
-    parameters = getattr(callbacks, "params", None) or {}
-    length, epochs = parameters.get("steps") or 0, parameters.get("epochs") or 0
-    epoch = getattr(callbacks, "_dlc_epoch", 0)
     counter.say(EPOCH, epoch + 1)
     counter.say(EPOCH_BATCH, batches)
     counter.say(EPOCH_BATCHES, length)

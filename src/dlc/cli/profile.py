@@ -21,7 +21,8 @@ from dlc.cli.shared.advise_words import (
     print_advice,
 )
 from dlc.cli.shared.arguments import add_json, parse_count, print_json, print_text
-from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, make_local_job, start_job
+from dlc.cli.shared.local_jobs import make_local_job, start_job
+from dlc.cli.shared.own_words import BEHIND_SCRIPT
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
 from dlc.job.code_files import RESULTS

@@ -6,15 +6,14 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.buildspec.project import require_script
 from dlc.cli.shared.arguments import add_json, print_json, show_step
-from dlc.cli.shared.job_specs import is_job_file, order_error, save_job
+from dlc.cli.shared.job_specs import order_error, save_job
 from dlc.cli.shared.lint_note import lint_note
-from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, LocalJob, make_local_job, start_job
-from dlc.cli.shared.own_words import MARK, names_script
+from dlc.cli.shared.local_jobs import LocalJob, make_local_job, start_job
+from dlc.cli.shared.own_words import BEHIND_SCRIPT, MARK, ends_with_script, is_job_file, names_script
 from dlc.core.checkout import find_workspace, read_project
 from dlc.core.environment import user_path
 from dlc.core.errors import UsageError
@@ -35,13 +34,9 @@ EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
 BEHIND = BEHIND_SCRIPT
+ends_own_words = ends_with_script
 
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
-
-
-def ends_own_words(found: Sequence[str]) -> bool:
-    """Tell whether the last of these words is the script: in a project the only one. A job's file has its own."""
-    return not is_job_file(found[0]) and (len(found) == 2 or names_script(found[0]))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

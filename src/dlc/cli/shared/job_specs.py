@@ -18,7 +18,7 @@ from dlc.buildspec.platforms import name_foreign
 from dlc.buildspec.selection import find_image
 from dlc.buildspec.variant import Variant
 from dlc.checked_yaml.problems import Mark, Problem, raise_report
-from dlc.cli.shared.own_words import names_script
+from dlc.cli.shared.own_words import is_job_file, names_script
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import read_workspace
 from dlc.core.environment import user_path
@@ -32,8 +32,6 @@ from dlc.job.stated_job import StatedJob
 from dlc.job.values import NAME
 from dlc.job.words import list_typed, read_words
 from dlc.places.place import LOCAL, Refusal
-
-ENDINGS = (".yml", ".yaml", ".json")
 
 
 class Images:
@@ -56,11 +54,6 @@ class Images:
         own = variant.settings.user if variant else None
         told = options.model_copy(update={"platform": options.platform or name_foreign(variant)})
         return job.model_copy(update={"user": job.user or (own.name if own else "")}), told
-
-
-def is_job_file(word: str | None) -> bool:
-    """Tell whether a word of the command line is the name of a job's file, not of an image."""
-    return bool(word) and str(word).endswith(ENDINGS)
 
 
 def read_job(args: argparse.Namespace, verb: str, images: Images) -> StatedJob:

@@ -19,11 +19,6 @@ from dlc.places.local.known_jobs import require_free_name
 from dlc.places.local.run import run_job
 from dlc.places.place import LOCAL, load_place, read_place_options
 
-BEHIND_SCRIPT = (
-    "what is for the script stands behind its name; without a name, in a project, behind a --, as in dlc run --"
-    " --lr 0.1; in a job's file below `arguments`"
-)
-
 
 @dataclass(frozen=True)
 class LocalJob:

@@ -223,7 +223,7 @@ class JobSpec(Model):
         return {name: group.model_copy(update=change(group)) for name, group in self.groups.items()}
 
     def resolve_paths(self, folder: Path, *, is_file: bool) -> Self:
-        """Return the job with every path from the root: what was said is from `folder`, of a file or the current one.
+        """Return the job with every path from the root. `folder`, a file's or the current one, is what they are from.
 
         Addresses stay.
         """

@@ -12,7 +12,7 @@ from dlc.buildspec.project import require_script
 from dlc.cli.shared.arguments import add_json, print_json, show_step
 from dlc.cli.shared.job_specs import Images, place_job
 from dlc.cli.shared.lint_note import lint_note
-from dlc.cli.shared.local_jobs import LocalJob, make_local_job, order_error, read_job, start_job
+from dlc.cli.shared.local_jobs import LocalJob, make_local_job, order_error, read_job
 from dlc.cli.shared.own_words import BEHIND_SCRIPT, MARK, ends_with_script, is_job_file, names_script
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_workspace, read_project
@@ -28,6 +28,7 @@ from dlc.places.local.containers import explain_as_dict
 from dlc.places.local.detach import start_in_background
 from dlc.places.local.job import Job
 from dlc.places.local.known_jobs import LOG, require_free_name
+from dlc.places.local.run import run_job
 from dlc.places.local.watch import explain_watch
 from dlc.places.place import LOCAL, load_place
 
@@ -86,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         return _start_in_background(job, args)
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start_job(job, is_named=bool(args.name) or is_job_file(args.image), watch=local.options.watch == "yes")
+    is_named = bool(args.name) or is_job_file(args.image)
+    return run_job(job, is_named=is_named, watch=local.options.watch == "yes", show=show_step)
 
 
 def _require_words(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""A job of this machine that a verb is told, by words or by a file: read, placed, made, run in the foreground."""
+"""A job of this machine that a verb is told, by words or by a file: read, placed, made."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlc.cli.shared.arguments import show_step
 from dlc.cli.shared.job_specs import Images, place_job, raise_refusals, read_open_file
 from dlc.cli.shared.own_words import is_job_file, names_script
 from dlc.core.errors import UsageError
-from dlc.engine.connection import find_engine_for_job
 from dlc.job.job_spec import JobSpec
 from dlc.job.stated_job import StatedJob
 from dlc.job.words import list_typed, read_words
-from dlc.places.local.claims import claims_folder
 from dlc.places.local.job import Job, make_job
-from dlc.places.local.known_jobs import require_free_name
-from dlc.places.local.run import run_job
 from dlc.places.place import LOCAL, load_place, read_place_options
 
 
@@ -85,11 +80,3 @@ def order_error(verb: str, script: str, behind: str) -> UsageError:
         f"dlc {verb}: expected ID SCRIPT, found a script first: {script}",
         f"dlc {verb} {shlex.join([image, script])} ...",
     )
-
-
-def start_job(job: Job, *, is_named: bool = False, watch: bool = False) -> int:
-    """Start the job; return its exit code. A name that a user gives may be another job's."""
-    engine, claims = find_engine_for_job(), claims_folder()
-    if is_named:
-        require_free_name(claims, job.id, engine)
-    return run_job(job, engine, claims, watch=watch, show=show_step)

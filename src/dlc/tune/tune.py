@@ -10,7 +10,7 @@ from threading import Event, Timer
 
 from dlc.core.errors import DlcError, TuneError
 from dlc.core.text import format_bytes
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.job.host_log import HostLog
 from dlc.places.local.claims import claim_job, make_facts, remove_leftovers
 from dlc.places.local.containers import make_commands

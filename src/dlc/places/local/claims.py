@@ -20,7 +20,7 @@ from types import MappingProxyType
 from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
 from dlc.core.environment import cache_folder
 from dlc.core.errors import DlcError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.places.local import lifecycle
 from dlc.places.local.ended_jobs import end_claim
 from dlc.places.local.job import Job

@@ -13,7 +13,7 @@ from pathlib import Path
 from dlc.core.atomic_files import hold_lock, try_lock
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.labels import JOB
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 from dlc.places.local.claims import read_address
 from dlc.places.local.ended_jobs import read_ended_claims, read_facts

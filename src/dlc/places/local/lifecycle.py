@@ -16,7 +16,7 @@ from typing import Any
 from dlc.core.errors import DlcError, EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import last_lines
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ASK_SECONDS, PAUSES_SECONDS, ask_engine, tell_of_waiting
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.job.host_log import HostLog

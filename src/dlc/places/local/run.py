@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dlc.core.errors import ImageError, Interrupted, UsageError
-from dlc.engine.connection import Engine, find_engine_for_job
+from dlc.engine.connection import find_engine_for_job
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.job.host_log import HostLog

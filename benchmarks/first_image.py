@@ -31,7 +31,8 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import find_ca_bundle, read_proxies
 from dlc.core.process import run_program
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import connect
+from dlc.engine.docker_client import Engine
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from harness.registry import Registry  # the tests' registry, from Debian's packages

@@ -22,7 +22,8 @@ from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.process import run_program
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import connect
+from dlc.engine.docker_client import Engine
 from dlc.job.job_spec import JobSpec
 from dlc.places.local.containers import make_commands
 from dlc.places.local.job import make_job

@@ -28,7 +28,8 @@ from dlc.core.environment import INDEX_VARIABLES, cache_folder
 from dlc.core.process import run_program
 from dlc.debian.suites import find_suite
 from dlc.engine import images
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import connect
+from dlc.engine.docker_client import Engine
 from dlc.image_build import bake_file, buildx, host_inputs
 from dlc.image_build.bake_file import HostInputs
 from dlc.image_build.buildkit_log import Step

@@ -10,6 +10,7 @@ from functools import lru_cache
 from dlc.core.environment import host_platform
 from dlc.core.process import Completed, run_program
 from dlc.engine import connection
+from dlc.engine.docker_client import Engine
 from harness.reaper import LABEL, RUN_VARIABLE
 
 # Many hosts, and many tests, share the few cores of one machine: threads that wait busily for each other make a step of
@@ -28,7 +29,7 @@ EMULATION = 6
 
 
 @lru_cache(maxsize=1)
-def connect() -> connection.Engine:
+def connect() -> Engine:
     """The engine, started if need be. Raises EngineError.
 
     DOCKER_HOST is set for this process, since testinfra starts a docker client of its own. An engine that is started

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlc.core.checkout import SourceFile
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import buildx, host_inputs
 from dlc.image_build.buildx import new_log
 from dlc.plan.contexts import Repo

@@ -29,7 +29,7 @@ BAKE = """
 import sys
 from pathlib import Path
 from dlc.image_build.buildx import run_bake
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 address, text, log = sys.argv[1:]
 run_bake(text, Engine(address, "private", "", containerd_store=False), Path(log), lambda step: None)
 """
@@ -40,7 +40,7 @@ import json, os, re, signal, sys
 from pathlib import Path
 from dlc.__main__ import main
 from dlc.image_build.buildkit_log import Progress
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from harness import tiny_build
 import dlc.cli
 
@@ -82,7 +82,7 @@ import sys
 from pathlib import Path
 from dlc.image_build import buildx, host_inputs
 from dlc.core.checkout import SourceFile
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection.reproducible import build_from_nothing
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan

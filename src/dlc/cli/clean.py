@@ -12,7 +12,8 @@ from pathlib import Path
 from dlc.cli.shared.arguments import add_json, ask_to_remove, print_json, print_text, show_step
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import KEY
-from dlc.engine.connection import Engine, find_running_engine
+from dlc.engine.connection import find_running_engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 from dlc.inspection.reproducible import REPOSITORY as REBUILDS
 from dlc.job.code_files import RESULTS

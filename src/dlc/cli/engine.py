@@ -9,7 +9,8 @@ from dlc.cli.shared.arguments import add_json, ask_to_remove, print_json, print_
 from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
-from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
+from dlc.engine.connection import absence_error, advise_start, connect, find_engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.private_engine import PrivateEngine
 from dlc.engine.questions import ASK_SECONDS
 

@@ -20,12 +20,14 @@ from dlc.cli.shared.advise_words import (
     parse_prices,
     print_advice,
 )
-from dlc.cli.shared.arguments import add_json, parse_count, print_json, print_text
-from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, make_local_job, start_job
+from dlc.cli.shared.arguments import add_json, parse_count, print_json, print_text, show_step
+from dlc.cli.shared.local_jobs import make_local_job
+from dlc.cli.shared.own_words import BEHIND_SCRIPT
 from dlc.core.checkout import read_workspace
 from dlc.core.errors import ProfileError, UnmeasuredError, UsageError
 from dlc.job.code_files import RESULTS
 from dlc.job.words import add_flags
+from dlc.places.local.run import run_job
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
 EXAMPLE = "dlc profile --on p4d.24xlarge pytorch-2.13-training-cpu-py311 train.py --epochs 3"
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         job = make_local_job(argparse.Namespace(**words), "profile").job
         # What the job prints is no part of the answer.
         with contextlib.redirect_stdout(sys.stderr):
-            if code := start_job(job):
+            if code := run_job(job, show=show_step):
                 return code
         if not (job.folder / REPORTS).is_dir():
             raise UnmeasuredError(f"{script}: expected {LOOP}, found none; the job itself ended well", WATCH)

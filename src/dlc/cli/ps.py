@@ -13,7 +13,8 @@ from dlc.cli.shared.arguments import add_json, print_json, print_text, terminal_
 from dlc.cli.shared.placed_jobs import add_place
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.text import format_table
-from dlc.engine.connection import Engine, find_engine
+from dlc.engine.connection import find_engine
+from dlc.engine.docker_client import Engine
 from dlc.places.local.claims import claims_folder
 from dlc.places.local.known_jobs import ENDED, FOREIGN, KnownJob, list_jobs, read_ended
 from dlc.places.place import LOCAL, load_place, read_place_options

@@ -32,7 +32,8 @@ from dlc.core.compression import COMPRESSIONS
 from dlc.core.labels import CREATED
 from dlc.core.text import format_bytes
 from dlc.engine import images
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import connect
+from dlc.engine.docker_client import Engine
 from dlc.engine.pushed import pull_pushed
 from dlc.image_build import base_images
 from dlc.image_build.buildx import read_revision

@@ -6,20 +6,21 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 
 from dlc.buildspec.project import read_project as read_project_file
 from dlc.buildspec.project import require_script
 from dlc.cli.shared.arguments import add_json, print_json, show_step
-from dlc.cli.shared.job_specs import is_job_file, order_error, save_job
+from dlc.cli.shared.job_specs import Images, place_job
 from dlc.cli.shared.lint_note import lint_note
-from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, LocalJob, make_local_job, start_job
-from dlc.cli.shared.own_words import MARK, names_script
+from dlc.cli.shared.local_jobs import LocalJob, make_local_job, order_error, read_job
+from dlc.cli.shared.own_words import BEHIND_SCRIPT, MARK, ends_with_script, is_job_file, names_script
+from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_workspace, read_project
 from dlc.core.environment import user_path
-from dlc.core.errors import UsageError
+from dlc.core.errors import DlcError, UsageError
 from dlc.engine.connection import find_engine_for_job, find_running_engine
 from dlc.job.code_files import RESULTS
+from dlc.job.job_file import format_job
 from dlc.job.values import NAME
 from dlc.job.words import add_flags
 from dlc.places.local.claims import claims_folder, remove_job
@@ -27,6 +28,7 @@ from dlc.places.local.containers import explain_as_dict
 from dlc.places.local.detach import start_in_background
 from dlc.places.local.job import Job
 from dlc.places.local.known_jobs import LOG, require_free_name
+from dlc.places.local.run import run_job
 from dlc.places.local.watch import explain_watch
 from dlc.places.place import LOCAL, load_place
 
@@ -35,13 +37,9 @@ EXAMPLE = "dlc run --hosts 2 --distributed torchrun pytorch-2.13-training-cpu-py
 # IMAGE and SCRIPT may have options between them.
 INTERMIXED = True
 BEHIND = BEHIND_SCRIPT
+ends_own_words = ends_with_script
 
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
-
-
-def ends_own_words(found: Sequence[str]) -> bool:
-    """Tell whether the last of these words is the script: in a project the only one. A job's file has its own."""
-    return not is_job_file(found[0]) and (len(found) == 2 or names_script(found[0]))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     take_from_project(args)
     _require_words(args)
     if args.save:
-        return save_job(args)
+        return _save_job(args)
     local = make_local_job(args, "run", name=args.name, words=["watch=yes"] if args.watch else [])
     job = local.job
     if args.explain:
@@ -89,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         return _start_in_background(job, args)
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start_job(job, is_named=bool(args.name) or is_job_file(args.image), watch=local.options.watch == "yes")
+    is_named = bool(args.name) or is_job_file(args.image)
+    return run_job(job, is_named=is_named, watch=local.options.watch == "yes", show=show_step)
 
 
 def _require_words(args: argparse.Namespace) -> None:
@@ -105,6 +104,21 @@ def _require_words(args: argparse.Namespace) -> None:
         raise UsageError(
             "dlc run --json: expected --explain too, because a job prints its own lines", "add --explain, or --detach"
         )
+
+
+def _save_job(args: argparse.Namespace) -> int:
+    """Write the file of a job that was typed, and say what it does not hold."""
+    images = Images()
+    spec = place_job(read_job(args, "run", images).spec, "run", args.name, args.output, images)
+    spec = spec.model_copy(update={"name": args.name})
+    path = user_path(args.save).absolute()
+    if path.exists():
+        raise DlcError(f"{path}: expected no file, found one", "name another file, or remove it")
+    replace_text(path, format_job(spec, path.parent))
+    for variable in filter(spec.environment.__contains__, spec.secrets):
+        print(f"dlc: {variable} is not written: the shell that starts the job has to have it", file=sys.stderr)
+    print(path)
+    return 0
 
 
 def _explain_job(local: LocalJob, args: argparse.Namespace) -> int:

@@ -13,7 +13,8 @@ from dlc.cli.shared.arguments import SHELL, terminal_options
 from dlc.cli.shared.own_words import require_command
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
-from dlc.engine.connection import Engine, find_engine_for_job
+from dlc.engine.connection import find_engine_for_job
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 from dlc.job.job_spec import SHARED_MEMORY
 from dlc.job.limits import quote_gpus, read_gpus

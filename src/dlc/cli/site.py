@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dlc.buildspec.variant import Variant
     from dlc.core.checkout import Tree
-    from dlc.engine.connection import Engine
+    from dlc.engine.docker_client import Engine
     from dlc.inspection.facts import Facts
     from dlc.site.values import Built, Checks, Entry, Memory, ScanResult
 

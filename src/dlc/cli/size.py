@@ -18,7 +18,8 @@ from dlc.cli.shared.arguments import (
 )
 from dlc.core.checkout import read_workspace
 from dlc.core.platforms import ANY_PLATFORM
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import connect
+from dlc.engine.docker_client import Engine
 from dlc.engine.pushed import pull_pushed
 from dlc.inspection import archive, facts, size
 

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     job = place_job(spec, "submit", args.name, args.output, images)
     if args.to == LOCAL:
         job, options = images.fit_job(job, options)
-    raise_refusals(place.refuse_job(job, options), stated, args.to)
+    raise_refusals(job, options, stated, args.to)
     document = place.render_job(job, options)
     if args.dry_run:
         print(document.text, end="" if document.text.endswith("\n") else "\n")

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from dlc.cli.shared.arguments import add_json, parse_count, parse_number, print_json, print_text, show_step
-from dlc.cli.shared.local_jobs import BEHIND_SCRIPT, make_local_job
+from dlc.cli.shared.local_jobs import make_local_job
+from dlc.cli.shared.own_words import BEHIND_SCRIPT
 from dlc.core.errors import UsageError
 from dlc.engine.connection import find_engine_for_job
 from dlc.job.code_files import RESULTS

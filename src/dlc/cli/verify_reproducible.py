@@ -22,7 +22,8 @@ from dlc.core.checkout import Tree, find_workspace, read_workspace
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError, RegistryError, UsageError
 from dlc.engine import images
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import connect
+from dlc.engine.docker_client import Engine
 from dlc.image_build import base_images, buildx
 from dlc.image_build.buildkit_log import Step
 from dlc.image_build.buildx import new_log

@@ -9,7 +9,7 @@ from dlc.core.environment import PLATFORM, host_platform
 from dlc.core.errors import EngineError
 from dlc.core.platforms import require_runs_here
 from dlc.core.process import last_lines
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 
 # `Engine.origin` of a docker client whose builder is used, and no engine.
 NO_ENGINE = "no engine"

@@ -7,19 +7,18 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from threading import Thread
-from typing import Any, NoReturn
+from typing import Any
 
 from dlc.core.environment import PLATFORM, docker_platform, engine_folder, host_platform, starts_no_engine
 from dlc.core.errors import EngineError
-from dlc.core.platforms import require_runs_here
-from dlc.core.process import GRACE_SECONDS, Completed
+from dlc.core.process import Completed
 from dlc.debian import apt
 from dlc.engine import docker_client, remedies
+from dlc.engine.docker_client import Engine
 from dlc.engine.private_engine import PrivateEngine, is_installed
 from dlc.engine.questions import ASK_SECONDS, takes_connections, tell_of_waiting
 
@@ -28,103 +27,6 @@ QUICK_SECONDS = 3.0
 # Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
 # its PATH, and podman reads files of CDI.
 TOOLKIT = ("nvidia-container-runtime-hook", "nvidia-ctk")
-
-
-@dataclass(frozen=True)
-class Engine:
-    """An engine that answered. `address` is None for the client's own context, else the value of DOCKER_HOST."""
-
-    address: str | None
-    # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "private".
-    origin: str
-    version: str
-    # Whether layers are kept as blobs and unpacked. The classic store keeps them unpacked only.
-    containerd_store: bool
-    platform: str = PLATFORM
-    # The folder of its host that holds its images; empty if the engine does not say.
-    data_root: str = ""
-    # The file of the client's plug-in; empty too if the client does not list its plug-ins.
-    buildx: str = ""
-    # CPUs of its host; 0 if the engine does not say.
-    cpus: int = 0
-    # Bytes of memory of its host; 0 if the engine does not say.
-    memory: int = 0
-    # False only if the engine says so.
-    offers_gpus: bool = True
-    # The docker context that it is reached by, if that is not the client's own.
-    context: str = ""
-    # Whether podman answers in place of Docker.
-    is_podman: bool = False
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return what a docker client needs in its environment to reach this engine."""
-        return docker_client.client_environment(self.address, self.context)
-
-    def docker(
-        self,
-        *words: str,
-        check: bool = True,
-        timeout: float = 600.0,
-        show: bool = False,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-        grace: float = GRACE_SECONDS,
-    ) -> Completed:
-        """Run the docker client on this engine to its end: `engine.docker("image", "inspect", ref)`.
-
-        What ends dlc leaves it `grace` seconds. Raises EngineError for no answer within `timeout` seconds, ProcessError
-        when it fails and `check` is true.
-        """
-        merged = {**self.environment, **(env or {})}
-        return docker_client.run_docker(
-            *words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin, grace=grace
-        )
-
-    def docker_lines(
-        self,
-        *words: str,
-        on_line: Callable[[str], None],
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-        cwd: Path | None = None,
-        on_error: Callable[[str], None] | None = None,
-    ) -> int:
-        """Do the same for what takes long: each line of the output goes to `on_line`; returns the exit code.
-
-        With `on_error` the lines of stderr go there, from another thread. The plug-in buildx is started by itself: the
-        client would ask it first what it is.
-        """
-        merged = {**self.environment, **(env or {})}
-        plugin = self.buildx if words[0] == "buildx" else ""
-        return docker_client.stream_docker(
-            *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
-        )
-
-    def become_client(self, *words: str) -> NoReturn:
-        """Let the client of this engine take this process's place, for what somebody types into."""
-        docker_client.become_docker(*words, env=self.environment)
-
-    def require_buildkit(self) -> None:
-        """Raise EngineError if this is podman, whose service has no BuildKit."""
-        if self.is_podman:
-            raise EngineError(
-                f"{self.address or 'the engine of the current context'}: expected a Docker engine, whose BuildKit makes"
-                f" the images, found podman {self.version}, which has no BuildKit",
-                remedies.advise_beside_podman(self.origin),
-            )
-
-    def require_platform(self, wanted: str = PLATFORM) -> None:
-        """Raise EngineError if this engine, or the host that makes base files for it, is of another platform.
-
-        Raises HostError for a platform that takes QEMU here and has none. An engine elsewhere is not asked for its own.
-        """
-        emulated = wanted != PLATFORM
-        for place, found in ((self.address or "the Docker engine", self.platform), ("this host", host_platform())):
-            if found != wanted and not emulated:
-                raise _platform_error(place, wanted, found)
-        if emulated:
-            require_runs_here(wanted)
 
 
 def search_engine() -> Future[Engine | None]:
@@ -353,7 +255,7 @@ def _why_forbidden() -> EngineError | None:
             f"{absence_error()}, and none can be started here: {reason}", remedies.advise_without_engine()
         )
     if host_platform() != PLATFORM:
-        return _platform_error("this host", PLATFORM, host_platform())
+        return docker_client.platform_error("this host", PLATFORM, host_platform())
     return None
 
 
@@ -373,9 +275,3 @@ def _require_buildx(engine: Engine) -> None:
         raise EngineError(
             "the docker client has no buildx plug-in", "install it: the package docker-buildx or docker-buildx-plugin"
         )
-
-
-def _platform_error(place: str, wanted: str, found: str) -> EngineError:
-    return EngineError(
-        f"{place}: expected {wanted}, the platform of these images, found {found}", f"run dlc on a {wanted} host"
-    )

@@ -13,7 +13,7 @@ from threading import Thread
 from dlc.core.errors import DlcError, EngineError, ProcessError
 from dlc.core.labels import KEY
 from dlc.core.process import Completed, last_lines
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ASK_SECONDS, ask_engine
 
 REMOVAL_SECONDS = 20.0

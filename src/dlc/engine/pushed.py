@@ -14,7 +14,7 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.core.process import last_lines
 from dlc.engine import images
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 
 FOLDER = "pushed"
 PULL_SECONDS = 3600.0

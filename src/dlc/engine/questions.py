@@ -10,12 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Protocol
 
 from dlc.core.errors import EngineError
-
-if TYPE_CHECKING:
-    from dlc.core.process import Completed
+from dlc.core.process import Completed
+from dlc.engine.docker_client import Engine
 
 # An engine that builds, prunes or unpacks on a slow disk may need a minute.
 ASK_SECONDS = 180.0
@@ -37,18 +35,7 @@ _told_at = -TELL_AGAIN_SECONDS
 _lock = Lock()
 
 
-class Asked(Protocol):
-    """What `ask_engine` needs of an Engine, whose file imports this one."""
-
-    @property
-    def address(self) -> str | None:
-        """Return the value of DOCKER_HOST; None for the client's own context."""
-
-    def docker(self, *words: str, check: bool, timeout: float) -> Completed:
-        """Run the docker client on this engine to its end."""
-
-
-def ask_engine(engine: Asked, *words: str, seconds: float = ASK_SECONDS) -> Completed:
+def ask_engine(engine: Engine, *words: str, seconds: float = ASK_SECONDS) -> Completed:
     """Return the answer to `docker WORDS`: its exit code is 0 unless something that it names is not there.
 
     Raises EngineError for no answer within `seconds`, and for an error that stays when it is asked again.

@@ -12,7 +12,7 @@ from dlc.core.checkout import Tree
 from dlc.core.errors import BaseImageError
 from dlc.core.process import last_lines
 from dlc.engine.builders import NO_ENGINE
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, plan_variants

@@ -21,7 +21,7 @@ from dlc.core.checkout import INSTALLED, is_in_git
 from dlc.core.errors import BuildError, UsageError
 from dlc.core.process import run_program
 from dlc.engine import images
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import bake_file
 from dlc.image_build.bake_file import NO_CACHES, Caches, HostInputs
 from dlc.image_build.buildkit_log import BUSY, Progress, Running, Step, error_of

@@ -17,7 +17,7 @@ from pathlib import Path
 from dlc.buildspec.variant import Variant
 from dlc.core.errors import DiskError
 from dlc.core.text import format_bytes
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 
 GB = 10**9
 # Base, compilers and apt's caches take this while images are built.

@@ -21,7 +21,8 @@ from dlc.core.environment import (
 )
 from dlc.core.errors import DlcError, EngineError
 from dlc.debian import apt
-from dlc.engine.connection import QUICK_SECONDS, Engine, absence_error, find_engine
+from dlc.engine.connection import QUICK_SECONDS, absence_error, find_engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.images import find_keys
 from dlc.engine.remedies import advise_without_engine
 from dlc.image_build.disk_space import GB, WORK, data_folder, estimate_need

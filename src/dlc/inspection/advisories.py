@@ -34,7 +34,7 @@ from dlc.core.environment import user_path
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import Completed, last_lines, run_program
 from dlc.engine import images
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import download
 from dlc.inspection.facts import Facts, Package
 from dlc.plan.contexts import Pinned

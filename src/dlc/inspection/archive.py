@@ -14,7 +14,7 @@ from typing import IO, Any
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.compression import Through, compress_gzip, open_plain
 from dlc.core.errors import DiskError, ImageError, ProcessError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build.buildkit_log import ENGINE_FULL
 
 # In a layer, `.wh.NAME` says that NAME of a lower layer is gone, `.wh..wh..opq` that all of its folder is.

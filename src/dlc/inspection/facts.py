@@ -12,7 +12,7 @@ from typing import Any
 
 from dlc.core.errors import ImageError
 from dlc.engine import images
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 
 PROBE = Path(__file__).with_name("probe.py")

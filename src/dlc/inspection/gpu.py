@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection.facts import run_probe
 
 PROBE = Path(__file__).with_name("gpu_probe.py")

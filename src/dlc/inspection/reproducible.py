@@ -15,7 +15,7 @@ from typing import Any
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.checkout import Tree
 from dlc.core.errors import SpecError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import bake_file, host_inputs
 from dlc.image_build.bake_file import HostInputs
 from dlc.image_build.buildkit_log import Step

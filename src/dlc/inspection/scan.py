@@ -12,7 +12,7 @@ from dlc.core.checkout import PROJECT, PROJECT_EXCEPTIONS
 from dlc.core.environment import cache_folder, find_ca_bundle, read_proxies
 from dlc.core.errors import ImageError, ProcessError
 from dlc.debian.suites import SUITES
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection import advisories
 from dlc.inspection.advisories import EXCEPTIONS, Answer, Finding, Verdict, judge_findings
 from dlc.inspection.facts import Facts

@@ -36,7 +36,7 @@ def read_job_file(path: Path) -> StatedJob:
 
 def format_job(spec: JobSpec, folder: Path) -> str:
     """Return the text of a file in `folder` that says the job. Values that look like secrets are left out."""
-    short = spec.resolve_paths(lambda word: Path(_shorten(word, folder)))
+    short = spec.map_paths(lambda word: _shorten(word, folder))
     said = short.model_copy(update={"environment": _hide_secrets(spec.environment)})
     plain = _drop_empty(said.model_dump(exclude_defaults=True))
     text = yaml.dump(plain, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)

@@ -7,6 +7,7 @@ folders are there.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -221,19 +222,33 @@ class JobSpec(Model):
         """Return the groups with what `change` says of each."""
         return {name: group.model_copy(update=change(group)) for name, group in self.groups.items()}
 
-    def resolve_paths(self, find: Callable[[str], Path]) -> Self:
-        """Return the job with every path from the root, by `find`; addresses stay."""
+    def resolve_paths(self, folder: Path, *, is_file: bool) -> Self:
+        """Return the job with every path from the root. `folder`, a file's or the current one, is what they are from.
+
+        Addresses stay.
+        """
+
+        def find(word: str) -> str:
+            # Path.expanduser raises an error for a user who is not there.
+            path = folder / os.path.expanduser(word)  # noqa: PTH111
+            # The folder may be a link: what the file says of its neighbours is meant where it lies.
+            return os.path.normpath(path) if is_file else str(path)
+
+        return self.map_paths(find)
+
+    def map_paths(self, change: Callable[[str], str]) -> Self:
+        """Return the job with what `change` makes of each path; addresses stay."""
 
         def code(word: str) -> str:
-            return str(find(word)) if word and not self.source else word
+            return change(word) if word and not self.source else word
 
         def data(word: str) -> str:
-            return word if not word or is_address(word) else str(find(word))
+            return word if not word or is_address(word) else change(word)
 
         def folders(channels: Mapping[str, str]) -> dict[str, str]:
             return {name: data(word) for name, word in channels.items()}
 
-        changed = {"script": code(self.script), "source": str(find(self.source)) if self.source else "",
+        changed = {"script": code(self.script), "source": change(self.source) if self.source else "",
                    "channels": folders(self.channels), "checkpoints": data(self.checkpoints),
                    "groups": self.map_groups(lambda group: {"program": code(group.program),
                                                             "channels": folders(group.channels)})}  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,18 +32,11 @@ def state_job(node: Node, folder: Path, *, is_file: bool) -> StatedJob:
 
     Raises one report of all that is wrong.
     """
-
-    def find(word: str) -> Path:
-        # Path.expanduser raises an error for a user who is not there.
-        path = folder / os.path.expanduser(word)  # noqa: PTH111
-        # The folder may be a link: what the file says of its neighbours is meant where it lies.
-        return Path(os.path.normpath(path)) if is_file else path
-
     spec, problems = validate_node(JobSpec, node)
     raise_report(map(_shorten, problems))
     if spec is None:
         raise AssertionError(node)
-    stated = StatedJob(spec.resolve_paths(find), node)
+    stated = StatedJob(spec.resolve_paths(folder, is_file=is_file), node)
     stated.raise_problems(stated.spec.find_mistakes())
     return stated
 

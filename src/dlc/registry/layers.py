@@ -20,7 +20,7 @@ from pathlib import Path
 from dlc.core.compression import COMPRESSIONS, Source, Through, open_plain
 from dlc.core.errors import DiskError, ImageError
 from dlc.core.text import format_bytes
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection.archive import Members, open_archive, open_member, read_members, save_image
 from dlc.registry.client.repository import CONFIG, Descriptor, Repository, describe_blob, make_digest
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from dlc.core.atomic_files import require_room, scratch_folder
 from dlc.core.errors import ImageError
 from dlc.core.labels import FRAMEWORK
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
 from dlc.registry.client.repository import Descriptor, Manifest, Repository, make_manifest

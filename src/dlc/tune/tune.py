@@ -10,13 +10,12 @@ from threading import Event, Timer
 
 from dlc.core.errors import DlcError, TuneError
 from dlc.core.text import format_bytes
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.job.host_log import HostLog
-from dlc.places.local.claims import claim_job, remove_leftovers
+from dlc.places.local.claims import claim_job, make_facts, remove_leftovers
 from dlc.places.local.containers import make_commands
 from dlc.places.local.job import Job
 from dlc.places.local.job_folder import write_folders
-from dlc.places.local.known_jobs import make_facts
 from dlc.places.local.lifecycle import ContainerState, JobContainers, JobRun
 from dlc.places.local.memory import take_limit
 from dlc.places.local.run import FAILURE, Show, find_foreign_platform, require_limits, show_nothing, take_files_back

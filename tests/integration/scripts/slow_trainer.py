@@ -1,4 +1,4 @@
-"""Trains for two minutes with the Trainer of transformers, and prints each step with the time as a bar of its own would."""
+"""Trains for two minutes with the Trainer of transformers, and prints each step with the time, as its own bar does."""
 
 import time
 

@@ -22,7 +22,7 @@ PUSHING = """
 import sys
 import dlc.cli
 from dlc.__main__ import main
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection import facts
 from dlc.inspection.archive import export_measured
 from dlc.registry.client.repository import Repository
@@ -66,7 +66,7 @@ import sys
 from pathlib import Path
 import dlc.cli
 from dlc.__main__ import main
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from harness import tiny_build
 
 def verb(argv):

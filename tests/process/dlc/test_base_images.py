@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import BaseImageError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import base_images
 from dlc.image_build.base_images import resolve_base_images
 from dlc.plan.contexts import Image

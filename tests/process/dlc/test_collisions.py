@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import BuildError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build.buildx import ATTEMPTS, run_bake
 
 ENGINE = Engine(None, "context", "26.1.5", containerd_store=True)

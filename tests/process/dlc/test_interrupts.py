@@ -54,7 +54,7 @@ RUNNING = """
 import sys
 import dlc.cli
 from dlc.__main__ import main
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.images import run_container
 
 engine = Engine(None, "", "", containerd_store=False)

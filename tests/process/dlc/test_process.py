@@ -254,8 +254,9 @@ def test_a_build_is_ended_with_dlc_and_the_client_of_a_job_is_not(monkeypatch: p
 
     monkeypatch.setattr(docker_client, "stream_program", stream)
     monkeypatch.setattr(docker_client, "is_present", lambda: True)
+    engine = docker_client.Engine(None, "context", "29", containerd_store=True)
     for words in (("buildx", "bake"), ("run", "an-image")):
-        docker_client.stream_docker(*words, on_line=print, env={})
+        engine.docker_lines(*words, on_line=print)
     assert asked == [True, False]
 
 

@@ -18,7 +18,7 @@ from dlc.cli import push
 from dlc.core import labels
 from dlc.core.checkout import Tree
 from dlc.core.errors import ProofError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.plan.plan import make_plan
 from dlc.proof.keys import PrivateKey
 from dlc.proof.signing import KeySigner, attach_proof

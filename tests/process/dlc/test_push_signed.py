@@ -27,7 +27,7 @@ from dlc import cli
 from dlc.cli import push
 from dlc.core.errors import OlderImageError, ProofError, RegistryError, UsageError
 from dlc.core.labels import CREATED, KEY
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.proof.dsse import BUNDLE
 from dlc.proof.statement import PROVENANCE
 from dlc.proof.tested import make_record, write_record

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import ImageError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.pushed import Record, forget_records, pull_pushed, read_record, write_record
 
 REF, OTHER = "dlc/toy:1", "dlc/toy:2"

@@ -17,7 +17,7 @@ from dlc import cli
 from dlc.cli import verify_reproducible
 from dlc.core.errors import DlcError, ImageError, RegistryError, UsageError
 from dlc.engine import images
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection import reproducible
 from dlc.inspection.archive import Archive, Layer
 from dlc.registry.client.repository import CONFIG, Manifest, make_digest, make_manifest

@@ -19,7 +19,7 @@ from scripted_server import Asked, Reply, serving
 from toy_push import Registry, docker_client
 
 from dlc.core.errors import RegistryError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection import facts
 from dlc.registry.client import ecr
 from dlc.registry.client.destination import open_destination

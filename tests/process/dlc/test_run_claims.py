@@ -15,14 +15,14 @@ import pytest
 
 from dlc.core import atomic_files
 from dlc.core.errors import DiskError, DlcError, UsageError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.places.local import claims, known_jobs
 
 ENGINE = Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", containerd_store=True)
 HOLD = """
 import sys
 from pathlib import Path
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.places.local.claims import claim_job
 with claim_job(Path(sys.argv[1]), "other", Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", True)):
     print("held", flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection.advisories import ask_apt, ask_pip_audit
 from harness.authority import Authority
 from harness.image_facts import specimen_facts

@@ -15,7 +15,8 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine import connection
-from dlc.engine.connection import Engine, connect, find_engine
+from dlc.engine.connection import connect, find_engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.images import find_images
 from dlc.inspection import facts
 

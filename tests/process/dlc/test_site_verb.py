@@ -12,7 +12,7 @@ from dlc.__main__ import main
 from dlc.cli import run, site
 from dlc.core.checkout import find_root
 from dlc.core.errors import UsageError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.site.pages import SIGN
 from harness.image_facts import HISTORY, INSPECTED, PROBED
 from harness.site_links import list_faults, list_lost

@@ -23,7 +23,8 @@ from dlc.core.environment import cache_folder
 from dlc.core.platforms import split_suffix
 from dlc.core.process import run_beside
 from dlc.engine import images
-from dlc.engine.connection import Engine, connect, must_install
+from dlc.engine.connection import connect, must_install
+from dlc.engine.docker_client import Engine
 from dlc.engine.pushed import forget_records
 from dlc.image_build import base_images, buildx, disk_space, host_inputs, last_builds
 from dlc.image_build.bake_file import NO_CACHES, Caches, HostInputs

@@ -1,11 +1,9 @@
-"""The job that a verb is told, by options or by a file, with its name, its folder, and its images' references."""
+"""A job on its way to a place: its name, its folder, its images' references, and what the place refuses of it."""
 
 from __future__ import annotations
 
-import argparse
 import re
 import secrets
-import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,22 +16,17 @@ from dlc.buildspec.platforms import name_foreign
 from dlc.buildspec.selection import find_image
 from dlc.buildspec.variant import Variant
 from dlc.checked_yaml.problems import Mark, Problem, raise_report
-from dlc.cli.shared.own_words import names_script
-from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import read_workspace
 from dlc.core.environment import user_path
-from dlc.core.errors import DlcError, UsageError
+from dlc.core.errors import UsageError
 from dlc.core.image_references import is_reference
 from dlc.core.platforms import ANY_PLATFORM
 from dlc.job.code_files import RESULTS
-from dlc.job.job_file import format_job, list_open_secrets, read_job_file
+from dlc.job.job_file import list_open_secrets, read_job_file
 from dlc.job.job_spec import JobSpec
 from dlc.job.stated_job import StatedJob
 from dlc.job.values import NAME
-from dlc.job.words import list_typed, read_words
-from dlc.places.place import LOCAL, Refusal
-
-ENDINGS = (".yml", ".yaml", ".json")
+from dlc.places.place import LOCAL, Refusal, load_place
 
 
 class Images:
@@ -58,54 +51,12 @@ class Images:
         return job.model_copy(update={"user": job.user or (own.name if own else "")}), told
 
 
-def is_job_file(word: str | None) -> bool:
-    """Tell whether a word of the command line is the name of a job's file, not of an image."""
-    return bool(word) and str(word).endswith(ENDINGS)
-
-
-def read_job(args: argparse.Namespace, verb: str, images: Images) -> StatedJob:
-    """Return the job of IMAGE, SCRIPT and the options of a job, or that of a file in place of IMAGE."""
-    if verb == "run" and is_job_file(args.image):
-        return _read_file_alone(args)
-    if names_script(args.image) and not Path(args.script).is_file():
-        raise order_error(verb, args.image, args.script)
-    if args.misplaced:
-        print(f"dlc: {args.misplaced}", file=sys.stderr)
-    # Of two mistakes this one is told first: what else is wrong may follow from it.
-    images.find_reference(args.image)
-    try:
-        return read_words(args)
-    except UsageError as error:
-        raise UsageError(error.message, f"dlc {verb} --help") from None
-
-
-def _read_file_alone(args: argparse.Namespace) -> StatedJob:
-    """Return the job of a file. Raises UsageError for an option that would have to be in the file."""
-    typed = [flag.option for flag, _ in list_typed(args)]
-    if args.script or args.arguments or typed:
-        found = args.script or (typed[0] if typed else "-- ARGUMENT")
-        raise UsageError(
-            f"dlc run {args.image}: expected all of the job in the file, found {found} too",
-            f"write it into {args.image}",
-        )
-    return read_open_file(args.image)
-
-
 def read_open_file(word: str) -> StatedJob:
     """Return the job of a file; warn of secrets in it."""
     stated = read_job_file(user_path(word))
     for warning in list_open_secrets(stated.spec):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     return stated
-
-
-def order_error(verb: str, script: str, behind: str) -> UsageError:
-    """Return the error of a script that stands where the image belongs."""
-    image = "ID" if not behind or behind.startswith("-") else behind
-    return UsageError(
-        f"dlc {verb}: expected ID SCRIPT, found a script first: {script}",
-        f"dlc {verb} {shlex.join([image, script])} ...",
-    )
 
 
 def place_job(spec: JobSpec, verb: str, name: str, output: str | None, images: Images, *, prefix: str = "") -> JobSpec:
@@ -117,13 +68,13 @@ def place_job(spec: JobSpec, verb: str, name: str, output: str | None, images: I
     return spec.place(name, folder, images.find_reference)
 
 
-def raise_refusals(refusals: Sequence[Refusal], stated: StatedJob, place: str) -> None:
-    """Raise one report of all that a place cannot do, with where it was said; return if there is nothing."""
+def raise_refusals(job: JobSpec, options: Any, stated: StatedJob, place: str) -> None:
+    """Raise one report of all that a place cannot do of the job, with where it was said; return if there is nothing."""
     who = "" if place == LOCAL else f"for {place} "
     raise_report(
         Problem(_find_mark(refusal, stated, place), _name_keys(refusal, stated), f"{who}{refusal.expected}",
                 refusal.found, refusal.hint)
-        for refusal in refusals
+        for refusal in load_place(place).refuse_job(job, options)
     )  # fmt: skip
 
 
@@ -140,18 +91,3 @@ def _find_mark(refusal: Refusal, stated: StatedJob, place: str) -> Mark:
             return node.mark
         keys = keys[:-1]
     return Mark(f"--to {place}")
-
-
-def save_job(args: argparse.Namespace) -> int:
-    """Write the file of a job that was typed, and say what it does not hold."""
-    images = Images()
-    spec = place_job(read_job(args, "run", images).spec, "run", args.name, args.output, images)
-    spec = spec.model_copy(update={"name": args.name})
-    path = user_path(args.save).absolute()
-    if path.exists():
-        raise DlcError(f"{path}: expected no file, found one", "name another file, or remove it")
-    replace_text(path, format_job(spec, path.parent))
-    for variable in filter(spec.environment.__contains__, spec.secrets):
-        print(f"dlc: {variable} is not written: the shell that starts the job has to have it", file=sys.stderr)
-    print(path)
-    return 0

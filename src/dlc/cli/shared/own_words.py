@@ -12,6 +12,11 @@ from dlc.core.errors import UsageError
 
 # What a verb passes on has this before it, if nothing else tells where dlc's own words end.
 MARK = "--"
+JOB_FILES = (".yml", ".yaml", ".json")
+BEHIND_SCRIPT = (
+    "what is for the script stands behind its name; without a name, in a project, behind a --, as in dlc run --"
+    " --lr 0.1; in a job's file below `arguments`"
+)
 # Tells of the words so far that are neither options nor their values whether dlc's own end with the last of them.
 IsLast = Callable[[Sequence[str]], bool]
 Options = dict[str, argparse.Action]
@@ -31,6 +36,21 @@ class Words:
 def only_behind_mark(_found: Sequence[str]) -> bool:
     """Tell that dlc's own words end at a --, and nowhere before it."""
     return False
+
+
+def ends_with_script(found: Sequence[str]) -> bool:
+    """Tell whether the last of these words is the script: in a project the only one. A job's file has its own."""
+    return not is_job_file(found[0]) and (len(found) == 2 or names_script(found[0]))
+
+
+def is_job_file(word: str | None) -> bool:
+    """Tell whether a word of the command line is the name of a job's file, not of an image."""
+    return bool(word) and str(word).endswith(JOB_FILES)
+
+
+def names_script(word: str) -> bool:
+    """Tell whether a word is a script, not an image."""
+    return word.endswith(".py") or Path(word).is_file()
 
 
 def split_words(parser: argparse.ArgumentParser, words: Sequence[str], is_last: IsLast) -> Words:
@@ -65,11 +85,6 @@ def require_command(verb: str, words: Sequence[str], remedy: str, *, is_marked: 
     """Raise UsageError if a command begins with an option: it is one of dlc's in the wrong place."""
     if words and words[0].startswith("-") and not is_marked:
         raise UsageError(f"{verb}: expected a command, found the option {words[0]}", remedy)
-
-
-def names_script(word: str) -> bool:
-    """Tell whether a word is a script, not an image."""
-    return word.endswith(".py") or Path(word).is_file()
 
 
 def describe_misplaced(parser: argparse.ArgumentParser, words: Words) -> str:

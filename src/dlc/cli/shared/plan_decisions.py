@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from dlc.core.checkout import Workspace
-    from dlc.engine.connection import Engine
+    from dlc.engine.docker_client import Engine
     from dlc.plan.plan import Decision, Plan
 
 # Characters of a content key, as messages show it.

@@ -11,7 +11,7 @@ from dlc.core.checkout import Tree
 from dlc.core.environment import PLATFORM
 from dlc.core.labels import CREATED
 from dlc.core.platforms import PLATFORMS, split_suffix
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import base_images
 from dlc.plan.plan import Plan
 from dlc.registry.platform_index import Family

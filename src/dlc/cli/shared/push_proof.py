@@ -13,7 +13,7 @@ from dlc.core.checkout import Tree, Workspace
 from dlc.core.environment import cache_folder
 from dlc.core.image_references import split_registry
 from dlc.core.platforms import split_suffix
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection.facts import Facts
 from dlc.inspection.scan import Scan
 from dlc.inspection.vex import make_image_url, make_vex

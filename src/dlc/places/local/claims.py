@@ -13,15 +13,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
 from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
 from dlc.core.environment import cache_folder
 from dlc.core.errors import DlcError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.places.local import lifecycle
 from dlc.places.local.ended_jobs import end_claim
+from dlc.places.local.job import Job
 
 # Of the claims, in the cache.
 FOLDER = "jobs"
@@ -54,6 +56,17 @@ class Claim:
             self.left = False
         except DlcError as error:
             _warn_of_leftovers(error, self.path.name)
+
+
+def make_facts(job: Job) -> dict[str, object]:
+    """Return what a claim says of a job, whose dlc is this process."""
+    return {
+        "image": job.image,
+        "folder": str(job.folder),
+        "pid": os.getpid(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "grace": job.stop_seconds,
+    }
 
 
 @contextmanager

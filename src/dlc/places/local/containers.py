@@ -32,26 +32,17 @@ class Container:
     network: str
     entrypoint: str
     command: tuple[str, ...]
+    # By these it is found.
+    labels: tuple[str, ...]
+    # Values of --mount.
+    mounts: tuple[str, ...]
+    # Variables whose values may be seen.
+    environment: Mapping[str, str]
 
     @property
     def group(self) -> Group:
         """Return the host's group."""
         return self.job.group_of(self.host)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Return the labels by which the container is found."""
-        return make_labels(self.job)
-
-    @property
-    def mounts(self) -> tuple[str, ...]:
-        """Return the values of --mount."""
-        return _list_mounts(self.job, self.host)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return the variables whose values may be seen."""
-        return _make_environment(self.job)
 
     def words(self, *, detached: bool = False) -> tuple[str, ...]:
         """Return what follows `docker`.
@@ -121,7 +112,14 @@ def make_containers(job: Job) -> tuple[Container, ...]:
 
 def make_container(job: Job, host: str) -> Container:
     """Return the container of one host."""
-    return Container(job, host, f"{job.name}-{host}", job.name, job.entrypoint, job.command)
+    programs = {PROGRAMS: json.dumps(job.programs)} if job.programs else {}
+    trust = dict.fromkeys(TRUST if job.authorities else (), AUTHORITIES)
+    return Container(
+        job, host, f"{job.name}-{host}", job.name, job.entrypoint, job.command,
+        labels=make_labels(job),
+        mounts=_list_mounts(job, host),
+        environment={**programs, **trust, **job.environment},
+    )  # fmt: skip
 
 
 def _list_mounts(job: Job, host: str) -> tuple[str, ...]:
@@ -137,12 +135,6 @@ def format_mount(source: Path, target: str, *options: str) -> str:
     """Return the value of --mount, which the docker client reads as CSV: a path may hold a colon or a comma."""
     fields = ("type=bind", f"source={source}", f"target={target}", *options)
     return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)
-
-
-def _make_environment(job: Job) -> dict[str, str]:
-    programs = {PROGRAMS: json.dumps(job.programs)} if job.programs else {}
-    trust = dict.fromkeys(TRUST if job.authorities else (), AUTHORITIES)
-    return {**programs, **trust, **job.environment}
 
 
 def _repeat_option(option: str, values: tuple[str, ...] | list[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from queue import Queue
 from threading import Thread
 from typing import TextIO
 
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.job.host_log import HostLog
 from dlc.places.local.known_jobs import ASK_AGAIN_SECONDS, is_held
 

@@ -9,17 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from dlc.core.atomic_files import hold_lock, try_lock
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.labels import JOB
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 from dlc.places.local.claims import read_address
 from dlc.places.local.ended_jobs import read_ended_claims, read_facts
-from dlc.places.local.job import Job
 from dlc.places.local.watch import PROGRAM as WATCH
 
 # Of a job that runs in the background: the file of its lines, in its folder.
@@ -76,17 +74,6 @@ def _read_report(path: Path) -> dict[str, object]:
         told = json.loads(file.read(MOST_PROGRESS_BYTES))
         return told if isinstance(told, dict) else {}
     return {}
-
-
-def make_facts(job: Job) -> dict[str, object]:
-    """Return what a claim says of a job, whose dlc is this process."""
-    return {
-        "image": job.image,
-        "folder": str(job.folder),
-        "pid": os.getpid(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "grace": job.stop_seconds,
-    }
 
 
 def list_jobs(claims_folder: Path, engine: Engine | None) -> list[KnownJob]:

@@ -7,15 +7,16 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
-from dlc.core.errors import EngineError, ProcessError
+from dlc.core.errors import DlcError, EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import last_lines
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ASK_SECONDS, PAUSES_SECONDS, ask_engine, tell_of_waiting
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.job.host_log import HostLog
@@ -319,6 +320,31 @@ class JobRun:
 
     def _still(self) -> str:
         return ", ".join(host for host in self._hosts.containers if host in self._left)
+
+
+def follow_job(
+    engine: Engine, commands: JobCommands, log: HostLog, beside: AbstractContextManager[None]
+) -> tuple[BaseException | None, dict[str, ContainerState]]:
+    """Follow a job from the network to the last host's end, with `beside` open from before the first host starts.
+
+    Return what stopped the job, if anything did, and the state of each host that has a container.
+    """
+    hosts = JobContainers(engine, commands)
+    job_run = JobRun(hosts, log)
+    stopped: BaseException | None = None
+    # Behind the hosts, which are stopped first.
+    with ExitStack() as block:
+        try:
+            hosts.create_network()
+            block.enter_context(beside)
+            job_run.start()
+            job_run.wait()
+        except (KeyboardInterrupt, OSError, DlcError) as error:
+            stopped = error
+            job_run.stop()
+    states = hosts.states()
+    gone = [host for host in hosts.containers if host not in states]
+    return stopped or (removal_error(gone) if gone else None), states
 
 
 def find_first_failure(states: dict[str, ContainerState]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.job.limits import count_bytes
 from dlc.places.local.job import Job
 from dlc.places.local.lifecycle import ContainerState

@@ -10,19 +10,20 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
-from dlc.engine.connection import Engine
+from dlc.core.errors import ImageError, Interrupted, UsageError
+from dlc.engine.connection import find_engine_for_job
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.job.host_log import HostLog
 from dlc.job.limits import count_bytes
-from dlc.places.local.claims import claim_job, remove_leftovers
-from dlc.places.local.containers import BASE, JobCommands, format_mount, make_commands, option_if_set
+from dlc.places.local.claims import claim_job, claims_folder, make_facts, remove_leftovers
+from dlc.places.local.containers import BASE, format_mount, make_commands, option_if_set
 from dlc.places.local.host_reports import merge_host_reports
 from dlc.places.local.job import Group, Job
 from dlc.places.local.job_folder import PARTS, ResultFile, collect_results, remove_folders, write_folders
-from dlc.places.local.known_jobs import make_facts
-from dlc.places.local.lifecycle import ContainerState, JobContainers, JobRun, find_first_failure, removal_error
+from dlc.places.local.known_jobs import require_free_name
+from dlc.places.local.lifecycle import ContainerState, find_first_failure, follow_job
 from dlc.places.local.memory import explain_memory, take_limit
 from dlc.places.local.watch import watch_job
 
@@ -43,16 +44,19 @@ def show_nothing(_name: str, _what: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = False, show: Show = show_nothing) -> int:
+def run_job(job: Job, *, is_named: bool = False, watch: bool = False, show: Show = show_nothing) -> int:
     """Run the job; return 0, else the code of the host that failed first. Its results are in the job's folder.
 
-    With `watch` TensorBoard shows it while it runs.
+    A name that a user gave, `is_named`, may be another job's. With `watch` TensorBoard shows the job while it runs.
 
     Raises UsageError, ImageError, EngineError, and Interrupted after a Ctrl-C.
     """
+    engine, claims = find_engine_for_job(), claims_folder()
+    if is_named:
+        require_free_name(claims, job.id, engine)
     require_limits(job, engine)
     log = HostLog(len(job.hosts), sys.stdout)
-    if left := remove_leftovers(claims_folder, engine):
+    if left := remove_leftovers(claims, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     job = replace(take_limit(job, engine, log.say), platform=find_platform({*map(job.image_of, job.hosts)}, engine))
     with show("code", f"copies it for {len(job.hosts)} hosts"):
@@ -63,13 +67,14 @@ def run_job(job: Job, engine: Engine, claims_folder: Path, *, watch: bool = Fals
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            claim = block.enter_context(claim_job(claims_folder, job.id, engine, make_facts(job)))
+            claim = block.enter_context(claim_job(claims, job.id, engine, make_facts(job)))
         except BaseException:
             # The cache cannot be written, or Ctrl-C came.
             remove_folders(job)
             raise
         try:
-            stopped = _follow_job(engine, commands, log, states, watching)
+            log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
+            stopped, states = follow_job(engine, commands, log, watching)
             if not stopped or _any_started(states):
                 with show("results", f"collects those of {len(job.hosts)} hosts"):
                     _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
@@ -114,33 +119,6 @@ def report_results(job: Job, results: Sequence[ResultFile]) -> list[str]:
     left = [file.path for file in results if file.stays and os.path.lexists(file.path)]
     stays = "stays there: another host wrote a file of that name"
     return [*lines, *(f"{path.relative_to(job.folder)} {stays}" for path in left)]
-
-
-def _follow_job(
-    engine: Engine,
-    commands: JobCommands,
-    log: HostLog,
-    states: dict[str, ContainerState],
-    watching: AbstractContextManager[None],
-) -> BaseException | None:
-    """Follow the job from the network to the last host's end; return what stopped the job, if anything did."""
-    log.say(f"job {commands.job_id} starts on {', '.join(commands.containers)}")
-    hosts = JobContainers(engine, commands)
-    job_run = JobRun(hosts, log)
-    stopped: BaseException | None = None
-    # Behind the hosts, which are stopped first.
-    with ExitStack() as block:
-        try:
-            hosts.create_network()
-            block.enter_context(watching)
-            job_run.start()
-            job_run.wait()
-        except (KeyboardInterrupt, OSError, DlcError) as error:
-            stopped = error
-            job_run.stop()
-    states.update(hosts.states())
-    gone = [host for host in hosts.containers if host not in states]
-    return stopped or (removal_error(gone) if gone else None)
 
 
 def require_limits(job: Job, engine: Engine) -> None:

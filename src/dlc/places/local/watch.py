@@ -14,8 +14,7 @@ from threading import Event, Thread
 
 from dlc.core.errors import DlcError, EngineError, ImageError
 from dlc.core.process import last_lines, run_program_beside
-from dlc.engine.connection import Engine
-from dlc.engine.docker_client import as_typed
+from dlc.engine.docker_client import Engine, as_typed
 from dlc.engine.questions import ASK_SECONDS, ask_engine
 from dlc.places.local.containers import format_mount, make_labels, option_if_set
 from dlc.places.local.job import Job

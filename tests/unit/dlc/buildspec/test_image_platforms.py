@@ -22,7 +22,7 @@ from dlc.core.errors import HostError, LockError, SelectorError, SpecError
 from dlc.core.platforms import ANY_PLATFORM, PLATFORMS, require_runs_here, runs_here, split_suffix
 from dlc.debian import suites
 from dlc.engine.builders import Builder
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import wheels
 from dlc.image_build.wheels import fits_machine
 from dlc.places.local.containers import make_container

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import Tree
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import doctor, host_inputs
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import read_uv_version

@@ -18,7 +18,7 @@ from dlc.cli.exec import choose_host, split_host
 from dlc.cli.shell import find_gpus, find_user, make_words
 from dlc.core.errors import DlcError, UsageError
 from dlc.core.process import Completed
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.places.local.ended_jobs import MOST_KEPT, end_claim, read_ended_claims
 from dlc.places.local.job_log import print_containers, print_log
 from dlc.places.local.known_jobs import ENDED, FOREIGN, LEFT, RUNS, KnownJob, find_containers, list_jobs

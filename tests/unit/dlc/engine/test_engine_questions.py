@@ -11,7 +11,7 @@ import pytest
 from dlc.core.errors import EngineError
 from dlc.core.process import Completed
 from dlc.engine import connection, docker_client, images, questions
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.private_engine import PrivateEngine
 from dlc.places.local.run import find_foreign_platform
 

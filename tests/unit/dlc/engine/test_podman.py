@@ -7,7 +7,8 @@ import os
 import pytest
 
 from dlc.core.errors import EngineError
-from dlc.engine.connection import Engine, may_be_podman, names_podman
+from dlc.engine.connection import may_be_podman, names_podman
+from dlc.engine.docker_client import Engine
 from dlc.engine.remedies import advise_beside_podman
 
 PODMAN = (

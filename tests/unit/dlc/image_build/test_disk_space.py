@@ -9,7 +9,7 @@ import pytest
 
 from dlc.buildspec.matrix import load_variants
 from dlc.core.errors import DiskError
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.image_build import disk_space
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 

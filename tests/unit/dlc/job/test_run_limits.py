@@ -9,7 +9,7 @@ import pytest
 
 from dlc.core.errors import UsageError
 from dlc.engine import connection
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.job.limits import count_bytes
 from dlc.places.local.job import Group, Job
 from dlc.places.local.run import require_limits

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.job.limits import count_bytes
 from dlc.job.words import read_words
 from dlc.places.local.job import Job, make_job

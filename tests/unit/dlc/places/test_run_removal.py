@@ -9,7 +9,7 @@ import pytest
 
 from dlc.core.errors import ProcessError
 from dlc.core.process import Completed
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.engine.questions import ASK_SECONDS
 from dlc.places.local import lifecycle
 

@@ -13,7 +13,7 @@ import pytest
 from dlc.cli.push import as_text
 from dlc.core.errors import DiskError, ImageError, ProcessError, RegistryError
 from dlc.core.labels import KEY as KEY_LABEL
-from dlc.engine.connection import Engine
+from dlc.engine.docker_client import Engine
 from dlc.inspection.archive import save_image
 from dlc.plan.plan import make_plan
 from dlc.proof.statement import PROVENANCE, SCAN, SIGNATURE

@@ -33,9 +33,10 @@ from dlc.engine.docker_client import Engine
 from dlc.image_build import bake_file, buildx, host_inputs
 from dlc.image_build.bake_file import HostInputs
 from dlc.image_build.buildkit_log import Step
+from dlc.image_build.one_dockerfile import WHEELS
 from dlc.plan.contexts import Host, Repo
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import SCRIPTS, WHEELS
+from dlc.plan.targets import SCRIPTS
 
 OF_PYTHON = ("cuda", "framework", "training")
 LAYER_STAGES = (*OF_PYTHON, "system", "network", "operating-system", "library", "launcher", "image")

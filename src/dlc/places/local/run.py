@@ -18,7 +18,7 @@ from dlc.engine.remedies import GPU_REMEDY
 from dlc.job.host_log import HostLog
 from dlc.job.limits import count_bytes
 from dlc.places.local.claims import claim_job, claims_folder, make_facts, remove_leftovers
-from dlc.places.local.containers import BASE, format_mount, make_commands, option_if_set
+from dlc.places.local.containers import format_mount, make_commands, option_if_set
 from dlc.places.local.host_reports import merge_host_reports
 from dlc.places.local.job import Group, Job
 from dlc.places.local.job_folder import PARTS, ResultFile, collect_results, remove_folders, write_folders
@@ -26,6 +26,7 @@ from dlc.places.local.known_jobs import require_free_name
 from dlc.places.local.lifecycle import ContainerState, find_first_failure, follow_job
 from dlc.places.local.memory import explain_memory, take_limit
 from dlc.places.local.watch import watch_job
+from dlc.places.place import BASE
 
 # In a host's /opt/ml: why it failed.
 FAILURE = "output/failure"

@@ -41,7 +41,7 @@ def test_the_page_has_the_number_of_the_code(version: str, place: str) -> None:
 
 def test_the_page_names_each_interface_once() -> None:
     places = [place for _, place in ROWS]
-    assert len(places) == len(set(places)) == 10
+    assert len(places) == len(set(places)) == 11
     assert "dlc.__version__" in places
 
 

@@ -17,12 +17,11 @@ from torch.optim import optimizer as optimizers
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.cache import cache_digests, cache_folder
 from dlc_runtime.compiler.hooks import IdentitySet, living, log, never_raises
-from dlc_runtime.compiler.pytorch import torch_facts, ways
+from dlc_runtime.compiler.pytorch import dynamo, torch_facts, ways
 from dlc_runtime.compiler.pytorch.agreement import Agreement, count_ranks
 from dlc_runtime.compiler.pytorch.beside import Beside
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch, watch_compilations
-from dlc_runtime.compiler.pytorch.dynamo import PyTorchRecord
 from dlc_runtime.compiler.pytorch.empty_ways import EmptyWays
 from dlc_runtime.compiler.pytorch.in_place import begin_step_of_graphs, compile_in_place, fuse_steps
 from dlc_runtime.compiler.pytorch.module_selection import (
@@ -73,7 +72,7 @@ class Session:
     def reset(self) -> None:
         self.process = os.getpid()
         self.phase = WATCHING
-        self.record, self.steps = PyTorchRecord(), StepTimes()
+        self.record, self.steps = dynamo.PyTorchRecord(), StepTimes()
         self.writer = Writer(self.settings, self.record, self.steps, torch_facts.facts)
         self.dumps = Dumps(self.settings)
         self.writer.before_end, self.writer.at_end = self._before_end, self.dumps.end
@@ -320,8 +319,6 @@ class Session:
             self._log_or_fail(self.record.warn(f"{found.module} stays eager: {found.reason}{remedy}"))
 
     def _configure(self, wrappers: list[torch.nn.Module]) -> None:
-        from dlc_runtime.compiler.pytorch import dynamo
-
         self.record.notes.extend(dynamo.configure(self.settings, wrappers))
         self.progress.listen()
         watch_compilations()
@@ -329,8 +326,6 @@ class Session:
     def _drain(self) -> bool:
         if "torch._dynamo" not in sys.modules:  # its import takes seconds, and nothing was compiled
             return False
-        from dlc_runtime.compiler.pytorch import dynamo
-
         self.progress.end_step()
         found = dynamo.drain_compilations()
         for item in dynamo.drain_breaks():

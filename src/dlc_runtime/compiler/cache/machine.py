@@ -18,24 +18,20 @@ DIGITS = 12
 
 
 def key_of(environ: Mapping[str, str]) -> str:
-    """Return image, architecture, CPU and GPU, such as `3f2a91c04d5e-x86_64-0c1d2e3f4a5b-cpu`."""
-    return "-".join((image_key(environ), platform.machine(), digest(cpu_features()), gpu_model()))
+    """Return image, architecture, CPU and GPU, such as `3f2a91c04d5e-x86_64-0c1d2e3f4a5b-cpu`.
 
-
-def image_key(environ: Mapping[str, str]) -> str:
-    """Return the image's content key; outside an image a digest of this Python and the torch that it imports."""
-    known = environ.get("DLC_CONTENT_KEY", "")
+    The image is its content key; outside an image it is a digest of this Python and the torch that it imports.
+    """
     torch = sys.modules.get("torch")
-    return known[:DIGITS] or digest(f"{sys.version} {getattr(torch, '__version__', '')}")
+    known = environ.get("DLC_CONTENT_KEY", "")
+    image = known[:DIGITS] or digest(f"{sys.version} {getattr(torch, '__version__', '')}")
+    return "-".join((image, platform.machine(), digest(cpu_features()), gpu_model()))
 
 
 def cpu_features() -> str:
     """Return the lines of one processor that say what code it can run."""
-    return "\n".join(line for line in first_block(read_text(CPUINFO)) if line.partition(":")[0].strip() in FEATURES)
-
-
-def first_block(text: str) -> list[str]:
-    return text.split("\n\n")[0].splitlines()
+    first = read_text(CPUINFO).split("\n\n")[0].splitlines()
+    return "\n".join(line for line in first if line.partition(":")[0].strip() in FEATURES)
 
 
 def gpu_model() -> str:
@@ -44,8 +40,12 @@ def gpu_model() -> str:
         folders = sorted(os.listdir(GPUS))
     except OSError:
         return "cpu"
-    texts = (read_text(os.path.join(GPUS, name, "information")) for name in folders)
-    models = {line.partition(":")[2].strip() for text in texts for line in text.splitlines() if line[:6] == "Model:"}
+    models = {
+        line.partition(":")[2].strip()
+        for name in folders
+        for line in read_text(os.path.join(GPUS, name, "information")).splitlines()
+        if line.startswith("Model:")
+    }
     return digest(" ".join(sorted(models))) if models else "cpu"
 
 

@@ -74,11 +74,12 @@ RUNTIME = {
     "compiler.settings": (),
     "compiler.hooks": ("compiler.settings",),
     "compiler.cache": COMPILER,
-    "compiler.report": COMPILER,
-    "compiler.pytorch": (*COMPILER, "compiler.cache", "compiler.report"),
+    "compiler.choosing": ("compiler.cache",),
+    "compiler.report": (*COMPILER, "compiler.choosing"),
+    "compiler.pytorch": (*COMPILER, "compiler.cache", "compiler.choosing", "compiler.report"),
     "compiler.xla_graphs": ("compiler.report",),
     "compiler.pytorch_xla": (*COMPILER, "compiler.report", "compiler.xla_graphs"),
-    "compiler.tensorflow_xla": (*COMPILER, "after_import", "compiler.cache", "compiler.report"),
+    "compiler.tensorflow_xla": (*COMPILER, "after_import", "compiler.cache", "compiler.choosing", "compiler.report"),
     "compiler.import_hook": (
         *COMPILER,
         "after_import",
@@ -131,7 +132,10 @@ SPEAKERS = {
     "dlc_runtime": ("dataservice.wire", "dataservice.server", "dataservice.client"),
 }
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
-FRAMEWORKLESS = (*COMPILER, "compiler.cache", "compiler.report", "compiler.xla_graphs", "compiler.import_hook")
+FRAMEWORKLESS = (
+    *COMPILER,
+    *("compiler.cache", "compiler.choosing", "compiler.report", "compiler.xla_graphs", "compiler.import_hook"),
+)
 FRAMEWORKS = ("torch", "torch_xla", "tensorflow", "keras")
 ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 

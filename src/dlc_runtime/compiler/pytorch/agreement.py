@@ -10,8 +10,8 @@ import time
 
 import torch
 
+from dlc_runtime.compiler.choosing.candidates import Result, slowest
 from dlc_runtime.compiler.pytorch import torch_facts
-from dlc_runtime.compiler.report.candidates import Result, slowest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import weakref
 import torch
 
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.choosing.choosing import LOADING
 from dlc_runtime.compiler.hooks import living, log
 from dlc_runtime.compiler.pytorch import dynamo, torch_facts
 from dlc_runtime.compiler.pytorch.compile_once import ForCache, has_other_ranks
@@ -26,7 +27,6 @@ from dlc_runtime.compiler.pytorch.dispatch import Dispatch, must_be_eager, talks
 from dlc_runtime.compiler.pytorch.in_place import COMPILED, compile_in_place, hide_from_scripting
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.ways import WAYS, has_parameters, repeated_blocks
-from dlc_runtime.compiler.report.choosing import LOADING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import time
 import torch
 from torch.utils._pytree import tree_flatten
 
+from dlc_runtime.compiler.choosing.verdict import FEWEST_PAIRS, Pair, judge
 from dlc_runtime.compiler.pytorch.differences import (
     GRADIENT,
     OUTPUT,
@@ -28,7 +29,6 @@ from dlc_runtime.compiler.pytorch.differences import (
     share_of,
 )
 from dlc_runtime.compiler.pytorch.module_state import ModuleState, RandomState
-from dlc_runtime.compiler.report.verdict import FEWEST_PAIRS, Pair, judge
 from dlc_runtime.compiler.source_locations import is_user_code
 
 TYPE_CHECKING = False

@@ -15,6 +15,7 @@ import zlib
 
 import torch
 
+from dlc_runtime.compiler.choosing.candidates import EAGER
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch import attention, torch_facts
 from dlc_runtime.compiler.pytorch.checks import Checked, signature_of
@@ -29,7 +30,6 @@ from dlc_runtime.compiler.pytorch.gradient_memory import own_gradients, refuse_h
 from dlc_runtime.compiler.pytorch.module_state import ModuleState, RandomState
 from dlc_runtime.compiler.pytorch.script_hooks import Comparing, keep_hooks_uncompiled
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
-from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.source_locations import find_create_graph_around
 

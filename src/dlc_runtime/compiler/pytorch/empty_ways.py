@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch.nn.modules import module as modules
 
+from dlc_runtime.compiler.choosing.candidates import EAGER
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch, living_modules
 from dlc_runtime.compiler.pytorch.script_hooks import describe_hook
-from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
 TYPE_CHECKING = False

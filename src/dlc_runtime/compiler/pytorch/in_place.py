@@ -11,6 +11,8 @@ import weakref
 import torch
 from torch.optim import SGD, Adam, AdamW
 
+from dlc_runtime.compiler.choosing.candidates import EAGER
+from dlc_runtime.compiler.choosing.verdict import FASTER, FEWEST_PAIRS, Pair, judge
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch.agreement import process_group
 from dlc_runtime.compiler.pytorch.attention import UnmaskedBackend
@@ -29,8 +31,6 @@ from dlc_runtime.compiler.pytorch.progress import with_progress
 from dlc_runtime.compiler.pytorch.script_hooks import Comparing, keep_hooks_uncompiled
 from dlc_runtime.compiler.pytorch.torch_facts import horovod_of_ranks
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
-from dlc_runtime.compiler.report.candidates import EAGER
-from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

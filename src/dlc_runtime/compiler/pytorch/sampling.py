@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import time
 
+from dlc_runtime.compiler.choosing.candidates import EAGER, WINDOW_STEPS, Result
 from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
-from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

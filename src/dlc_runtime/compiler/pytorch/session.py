@@ -16,6 +16,9 @@ from torch.optim import optimizer as optimizers
 
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.cache import cache_digests, cache_folder
+from dlc_runtime.compiler.choosing.candidates import EAGER as EAGER_WAY
+from dlc_runtime.compiler.choosing.choosing import Choosing
+from dlc_runtime.compiler.choosing.decisions import Decisions
 from dlc_runtime.compiler.hooks import IdentitySet, living, log, never_raises
 from dlc_runtime.compiler.pytorch import dynamo, torch_facts, ways
 from dlc_runtime.compiler.pytorch.agreement import Agreement, count_ranks
@@ -39,9 +42,7 @@ from dlc_runtime.compiler.pytorch.module_selection import (
 from dlc_runtime.compiler.pytorch.newcomers import Newcomers
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.sampling import Sampling
-from dlc_runtime.compiler.pytorch.turns import Decisions, StepClock, Turns
-from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
-from dlc_runtime.compiler.report.choosing import Choosing
+from dlc_runtime.compiler.pytorch.turns import StepClock, Turns
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.source_locations import find_user_line

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
 from statistics import median
 
 import torch
 
-from dlc_runtime.compiler.cache import decisions
+from dlc_runtime.compiler.choosing.candidates import EAGER, WINDOW_STEPS, Result
+from dlc_runtime.compiler.choosing.choosing import Choosing
 from dlc_runtime.compiler.pytorch import torch_facts
 from dlc_runtime.compiler.pytorch.agreement import LOST, Agreement
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
-from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Result
-from dlc_runtime.compiler.report.choosing import Choosing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from dlc_runtime.compiler.choosing.decisions import Decisions
     from dlc_runtime.compiler.pytorch.beside import Beside
     from dlc_runtime.compiler.report.step_times import StepTimes
 
@@ -161,27 +158,6 @@ class StepClock:
         self._steps.tick(phase, now, measured and idle and self._was_idle)
         self._was_idle = idle
         return now
-
-
-class Decisions:
-    """Choices of jobs before, and of this process for an equal model, such as the fold before."""
-
-    def __init__(self) -> None:
-        self.facts: dict[str, Any] = {}  # what the choice depends on
-        self._known: dict[str, tuple[str, str]] = {}
-
-    def kept(self, folder: str) -> tuple[str, str]:
-        """Return an earlier decision. `folder`: of the compile cache, or ""."""
-        known = self._known.get(json.dumps(self.facts))
-        return known or (decisions.read_decision(folder, self.facts) if folder else ("", ""))
-
-    def keep(self, choosing: Choosing, folder: str, given_up: str = "") -> None:
-        """Keep a decision. `given_up`: why a job that ends undecided is not to be tried so again."""
-        found, name = (choosing.way, given_up or choosing.reason), json.dumps(self.facts)
-        if (given_up or choosing.is_known()) and self._known.get(name) != found:
-            self._known[name] = found
-            if folder:
-                decisions.write_decision(folder, self.facts, *found)
 
 
 def reason_too_large(memory: int, eager: int) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.report.candidates import EAGER
+from dlc_runtime.compiler.choosing.candidates import EAGER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

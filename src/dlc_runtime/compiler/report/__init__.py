@@ -1,1 +1,1 @@
-"""The report of a job, whatever compiles, and the choice of a way; may import settings, hooks, source_locations."""
+"""The report of a job, whatever compiles; may import choosing, settings, hooks, source_locations."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dlc_runtime.compiler.report.candidates import EAGER
+from dlc_runtime.compiler.choosing.candidates import EAGER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ import json
 import os
 from statistics import median
 
-from dlc_runtime.compiler.report.candidates import EAGER
+from dlc_runtime.compiler.choosing.candidates import EAGER
 from dlc_runtime.compiler.report.headline import find_headline, find_paid_step, was_compiled
 from dlc_runtime.compiler.report.html_page import render_page
 

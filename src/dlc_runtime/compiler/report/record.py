@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.compiler.report.choosing import Choosing
+    from dlc_runtime.compiler.choosing.choosing import Choosing
 
 MOST = 500  # entries of each list
 # Recompilations of one function; then at each doubling.

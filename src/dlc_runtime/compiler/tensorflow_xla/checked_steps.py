@@ -9,8 +9,8 @@ import time
 
 import tensorflow as tf
 
+from dlc_runtime.compiler.choosing.candidates import EAGER
 from dlc_runtime.compiler.hooks import log
-from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.tensorflow_xla import comparison
 from dlc_runtime.compiler.tensorflow_xla.comparison import DifferentError, NotComparableError, Pass

@@ -10,10 +10,9 @@ import time
 from collections import Counter
 
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.cache import decisions
+from dlc_runtime.compiler.choosing import decisions
+from dlc_runtime.compiler.choosing.candidates import EAGER, Budget, Spent
 from dlc_runtime.compiler.hooks import log
-from dlc_runtime.compiler.report.candidates import EAGER, Budget
-from dlc_runtime.compiler.report.choosing import Spent
 from dlc_runtime.compiler.tensorflow_xla import peers, tf_internals
 from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, TrainedFunction
 from dlc_runtime.compiler.tensorflow_xla.turns import Turns

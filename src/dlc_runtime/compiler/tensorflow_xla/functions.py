@@ -6,8 +6,8 @@ import inspect
 import sys
 from collections import Counter
 
+from dlc_runtime.compiler.choosing.candidates import EAGER
 from dlc_runtime.compiler.hooks import IdentitySet
-from dlc_runtime.compiler.report.candidates import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
 from dlc_runtime.compiler.source_locations import is_user_code, location_of
 from dlc_runtime.compiler.tensorflow_xla.checks import Checks

@@ -8,7 +8,7 @@ import sys
 import weakref
 from contextlib import nullcontext
 
-from dlc_runtime.compiler.report.candidates import EAGER as WITHOUT_XLA
+from dlc_runtime.compiler.choosing.candidates import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.tensorflow_xla import functions
 from dlc_runtime.compiler.tensorflow_xla import session as sessions
 from dlc_runtime.compiler.tensorflow_xla.batch_shapes import has_fixed_shapes, read_shapes

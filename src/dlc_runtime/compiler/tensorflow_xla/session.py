@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.cache import cache_folder
+from dlc_runtime.compiler.choosing.candidates import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.hooks import log, never_raises
-from dlc_runtime.compiler.report.candidates import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer

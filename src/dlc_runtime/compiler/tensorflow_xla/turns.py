@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from statistics import median
 
-from dlc_runtime.compiler.report.candidates import EAGER, Budget, Result, slowest
-from dlc_runtime.compiler.report.choosing import Choosing, Spent
+from dlc_runtime.compiler.choosing.candidates import EAGER, Budget, Result, Spent, slowest
+from dlc_runtime.compiler.choosing.choosing import Choosing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Turns:
 
     `ways`: those to try, in this order. `kept`: the way that a job before took and the words for it. `share`: if
     several processes train one model; all run the same way at the same step, by what the slowest of them measured.
-    `spent`: what the functions of the job have spent of their budget, which is one.
+    `spent`: what the job's functions have spent of their one budget.
     """
 
     def __init__(

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import torch
 
+from dlc_runtime.compiler.choosing.choosing import Choosing
 from dlc_runtime.compiler.pytorch import turns
 from dlc_runtime.compiler.pytorch.agreement import Agreement
 from dlc_runtime.compiler.pytorch.beside import Beside
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch
-from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.settings import read_settings
 
 GIB = 2**30

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.compiler.cache import cache_digests, cache_folder, decisions, machine
+from dlc_runtime.compiler.cache import cache_digests, cache_folder, machine
 from harness.compile_cache import KEY, fill
 
 
@@ -56,22 +56,6 @@ def test_a_wrong_size_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture
     found = cache_folder.use_cache({"DLC_COMPILE_CACHE": str(tmp_path), "DLC_COMPILE_CACHE_GB": "big", **KEY})
     assert found["warnings"] == ["DLC_COMPILE_CACHE_GB=big: expected a number above 0; 10 is used"]
     assert "DLC_COMPILE_CACHE_GB=big" in capsys.readouterr().err
-
-
-def test_a_decision_is_found_by_the_next_job_with_the_same_facts_and_by_no_other(tmp_path: Path) -> None:
-    facts = {"modules": ["Net 12ab"], "batches": [["(4, 8) torch.float32"]], "budget": (60.0, 0.05)}
-    assert decisions.read_decision(str(tmp_path), facts) == ("", "")
-    decisions.write_decision(str(tmp_path), facts, "eager", "no other way was faster for sure")
-    assert decisions.read_decision(str(tmp_path), facts) == ("eager", "no other way was faster for sure")
-    assert decisions.read_decision(str(tmp_path), {**facts, "world": 2}) == ("", "")
-    Path(decisions.decision_path(str(tmp_path), facts)).write_text('{"way": "ind')
-    assert decisions.read_decision(str(tmp_path), facts) == ("", "")
-
-
-def test_a_decision_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    decisions.write_decision(str(tmp_path / "file"), {}, "eager", "")
-    assert decisions.read_decision(str(tmp_path / "file"), {}) == ("", "")
 
 
 def noted(folder: Path) -> list[Path]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dlc_runtime.compiler.choosing.candidates import EAGER, Budget, Result
+from dlc_runtime.compiler.choosing.choosing import Choosing
 from dlc_runtime.compiler.pytorch.newcomers import STEPS_TO_STAY, Newcomers
-from dlc_runtime.compiler.report.candidates import EAGER, Budget, Result
-from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.html_page import render_page
 from dlc_runtime.compiler.report.merge import merge_records
 from dlc_runtime.compiler.report.step_times import AFTER, WARM_UP, StepTimes

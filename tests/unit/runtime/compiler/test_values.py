@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from dlc_runtime.compiler import settings
+from dlc_runtime.compiler.choosing.candidates import EAGER as EAGER_WAY
+from dlc_runtime.compiler.choosing.candidates import Budget, Result
+from dlc_runtime.compiler.choosing.choosing import Choosing
 from dlc_runtime.compiler.hooks import IdentitySet
 from dlc_runtime.compiler.pytorch.debug_dumps import CONTENT
 from dlc_runtime.compiler.report import merge
-from dlc_runtime.compiler.report.candidates import EAGER as EAGER_WAY
-from dlc_runtime.compiler.report.candidates import Budget, Result
-from dlc_runtime.compiler.report.choosing import Choosing
 from dlc_runtime.compiler.report.html_page import render_page
 from dlc_runtime.compiler.report.merge import merge_records
 from dlc_runtime.compiler.report.record import Record, cause_of, lines_of

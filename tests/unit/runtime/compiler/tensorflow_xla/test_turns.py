@@ -8,8 +8,8 @@ from threading import Barrier
 
 import pytest
 
-from dlc_runtime.compiler.report.candidates import EAGER, Budget
-from dlc_runtime.compiler.report.choosing import FEWEST_PAIRS, Spent
+from dlc_runtime.compiler.choosing.candidates import EAGER, Budget, Spent
+from dlc_runtime.compiler.choosing.choosing import FEWEST_PAIRS
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, NO_ANSWER, TOO_OFTEN, WHOLE, Turns
 
 Share = Callable[[str], list[str]]

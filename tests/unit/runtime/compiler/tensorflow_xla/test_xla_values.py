@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler.report.candidates import Budget
-from dlc_runtime.compiler.report.choosing import Choosing
+from dlc_runtime.compiler.choosing.candidates import Budget
+from dlc_runtime.compiler.choosing.choosing import Choosing
 from dlc_runtime.compiler.report.html_page import render_page
 from dlc_runtime.compiler.report.merge import merge_records
 from dlc_runtime.compiler.report.record import SHAPE, RecompileCause

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from dlc_runtime.compiler.choosing.choosing import Choosing
+
 DECISIONS = "decisions"
 
 
@@ -43,3 +45,24 @@ def write_decision(folder: str, facts: Mapping[str, Any], way: str, reason: str)
         os.replace(partial, path)
     except OSError:
         return
+
+
+class Decisions:
+    """Choices of jobs before, and of this process for an equal model, such as the fold before."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}  # what the choice depends on
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def kept(self, folder: str) -> tuple[str, str]:
+        """Return an earlier decision. `folder`: of the compile cache, or ""."""
+        known = self._known.get(json.dumps(self.facts))
+        return known or (read_decision(folder, self.facts) if folder else ("", ""))
+
+    def keep(self, choosing: Choosing, folder: str, given_up: str = "") -> None:
+        """Keep a decision. `given_up`: why a job that ends undecided is not to be tried so again."""
+        found, name = (choosing.way, given_up or choosing.reason), json.dumps(self.facts)
+        if (given_up or choosing.is_known()) and self._known.get(name) != found:
+            self._known[name] = found
+            if folder:
+                write_decision(folder, self.facts, *found)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.compiler.report.verdict import FASTER, SAME, SLOWER, TOO_FEW, UNDECIDED, Pair, judge, outside
+from dlc_runtime.compiler.choosing.verdict import FASTER, SAME, SLOWER, TOO_FEW, UNDECIDED, Pair, judge, outside
 
 
 def pairs(*ratios: float) -> list[Pair]:

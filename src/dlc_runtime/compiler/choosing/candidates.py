@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import NamedTuple, Optional
 
-from dlc_runtime.compiler.report.verdict import FEWEST_PAIRS, Pair, Verdict, judge
+from dlc_runtime.compiler.choosing.verdict import FEWEST_PAIRS, Pair, Verdict, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ class Budget(NamedTuple):
 
     def limit(self, elapsed: float) -> float:
         return max(self.seconds, self.share * elapsed)
+
+
+class Spent:
+    """Seconds that all choices of a job have cost beyond what the best ways would have taken."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
 
 
 class Candidate:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_choosing_values import Job
 
 from dlc_runtime.compiler import settings
-from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Budget, Result, slowest
-from dlc_runtime.compiler.report.choosing import LOADING
+from dlc_runtime.compiler.choosing.candidates import EAGER, WINDOW_STEPS, Budget, Result, slowest
+from dlc_runtime.compiler.choosing.choosing import LOADING
 
 DEFAULT = Budget(*settings.BUDGET)
 STEP, COLD, LOAD = 0.05, 25.0, 3.0

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.compiler.report import choosing
-from dlc_runtime.compiler.report.candidates import EAGER, Budget, Result, slowest
-from dlc_runtime.compiler.report.choosing import Choosing, block_steps
+from dlc_runtime.compiler.choosing import choosing
+from dlc_runtime.compiler.choosing.candidates import EAGER, Budget, Result, slowest
+from dlc_runtime.compiler.choosing.choosing import Choosing, block_steps
 
 BUDGET = Budget(60.0, 0.05)
 

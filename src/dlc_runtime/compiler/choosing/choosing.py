@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from dlc_runtime.compiler.report.candidates import EAGER, WINDOW_STEPS, Block, Budget, Candidate, Result
-from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, SLOWER, Pair, judge
+from dlc_runtime.compiler.choosing.candidates import EAGER, WINDOW_STEPS, Block, Budget, Candidate, Result, Spent
+from dlc_runtime.compiler.choosing.verdict import FASTER, FEWEST_PAIRS, SLOWER, Pair, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,13 +37,6 @@ PREPARE_AHEAD = 2
 DRIFT = 1.25
 # Such windows in a row, or as many with other shapes; after each new choice twice as many: some hosts never rest.
 DRIFTS = 2
-
-
-class Spent:
-    """Seconds that all choices of a job have cost beyond what the best ways would have taken."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
 
 
 class Choosing:

@@ -97,7 +97,8 @@ class Runner:
             "RESULTS": str(folder / "results"),
             "DLC_COMPILER": compiler,
             "DLC_COMPILER_REPORT": str(folder / "report"),
-            "PYTHONPATH": str(SOURCES / "entrypoint/site"),  # as the launcher gives it to every Python of a job
+            # As the launcher gives it to every Python of a job
+            "PYTHONPATH": str(SOURCES / "entrypoint/python_startup"),
             **self.variables,
             **environ,
         }

@@ -19,7 +19,8 @@ from harness.ports import free_port
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
 SOURCES = HERE.parents[2] / "src"
-SITE = SOURCES / "entrypoint/site"  # the launcher gives it to every Python of a job: PyTorch 2.13 can abort without
+# The launcher gives it to every Python of a job: PyTorch 2.13 can abort without
+STARTUP = SOURCES / "entrypoint/python_startup"
 HANGS = 240.0  # seconds; only a bound
 TOKEN = "a token of the tests"
 
@@ -132,7 +133,7 @@ class Service:
         self.hosts: list[Host] = []
         self.serving: list[Host] = []
         own = {name: value for name, value in os.environ.items() if not name.startswith(("DLC_", "SM_"))}
-        self.environ = {**own, "PYTHONPATH": f"{SOURCES}:{SITE}", "DLC_DATA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
+        self.environ = {**own, "PYTHONPATH": f"{SOURCES}:{STARTUP}", "DLC_DATA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
 
     def serve(self, dataset: str, count: int, port: int | None = None, **options: Any) -> tuple[Host, int]:
         """A data host and its port."""

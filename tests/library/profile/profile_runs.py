@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[2] / "src"
-PATH = f"{SOURCES}:{SOURCES}/entrypoint/site"  # the second as the launcher gives it to every Python of a job
+PATH = f"{SOURCES}:{SOURCES}/entrypoint/python_startup"  # the second as the launcher gives it to every Python of a job
 HANGS = 300  # seconds; only a bound
 
 

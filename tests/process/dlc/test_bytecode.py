@@ -16,7 +16,7 @@ SCRIPT = ROOT / "docker/scripts/finish/compile-bytecode.py"
 # in src -> in /opt/dlc of an image
 OURS = {"entrypoint": "entrypoint", "dlc_runtime": "runtime/dlc_runtime", "dlc_channel": "runtime/dlc_channel"}
 # The launcher's programs are never imported
-COMPILED = ("entrypoint/launch", "entrypoint/site", "runtime/dlc_runtime", "runtime/dlc_channel")
+COMPILED = ("entrypoint/launch", "entrypoint/python_startup", "runtime/dlc_runtime", "runtime/dlc_channel")
 BLOCK = 4096  # an engine counts a file, and a folder, by the blocks of its disk
 ABOVE = 12  # the folders above them in both layers, and the line that lets Python import the library
 MODULE = '''"""What it is for."""

@@ -191,7 +191,8 @@ def waits_for_a_gradient():
 waits_for_a_gradient()
 """
     argv = (sys.executable, "-c", source)
-    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={process_spec.SITE_FOLDER!r})) for spec in specs]"
+    path = process_spec.STARTUP_FOLDER
+    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={path!r})) for spec in specs]"
     running = start(tmp_path, Script("", argv=argv), before=before)
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGUSR1)
@@ -209,7 +210,8 @@ signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))
 pathlib.Path('ready').touch()
 time.sleep(600)
 """
-    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={process_spec.SITE_FOLDER!r})) for spec in specs]"
+    path = process_spec.STARTUP_FOLDER
+    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={path!r})) for spec in specs]"
     running = start(tmp_path, Script("", argv=(sys.executable, "-c", source)), before=before)
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGUSR1)
@@ -220,8 +222,9 @@ time.sleep(600)
 
 def test_the_users_own_sitecustomize_is_loaded_and_ours_leaves_no_trace(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("loaded = True")
-    path = f"{process_spec.SITE_FOLDER}:{tmp_path}"
-    code = "import sys, sitecustomize; print(sitecustomize.loaded, 'site' in [p.rpartition('/')[2] for p in sys.path])"
+    ours = process_spec.STARTUP_FOLDER
+    path = f"{ours}:{tmp_path}"
+    code = f"import sys, sitecustomize; print(sitecustomize.loaded, {ours!r} in sys.path)"
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True, check=True
     )

@@ -115,7 +115,7 @@ def test_torchruns_last_words_have_no_traceback_of_its_own(tmp_path: Path, kind:
     (tmp_path / "torchrun").write_text(f"class {kind}(Exception): pass\nraise {kind}({text!r})")
     command = [sys.executable, str(tmp_path / "torchrun")]
     done = subprocess.run(
-        command, env={"PYTHONPATH": process_spec.SITE_FOLDER}, stderr=subprocess.PIPE, text=True, check=False
+        command, env={"PYTHONPATH": process_spec.STARTUP_FOLDER}, stderr=subprocess.PIPE, text=True, check=False
     )
     assert (done.returncode, len(done.stderr.splitlines())) == (1, lines), done.stderr
     assert done.stderr.startswith("torchrun: ")
@@ -131,7 +131,7 @@ def test_an_error_of_torchruns_own_keeps_its_traceback_but_for_one_while_it_logs
     (tmp_path / "torchrun").write_text(fails)
     command = [sys.executable, str(tmp_path / "torchrun")]
     done = subprocess.run(
-        command, env={"PYTHONPATH": process_spec.SITE_FOLDER}, stderr=subprocess.PIPE, text=True, check=False
+        command, env={"PYTHONPATH": process_spec.STARTUP_FOLDER}, stderr=subprocess.PIPE, text=True, check=False
     )
     assert done.stderr.startswith("Traceback")
     assert done.stderr.endswith("OSError: the port is taken\n")

@@ -57,7 +57,7 @@ class Launch(NamedTuple):
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "programs")
 
 # A folder for PYTHONPATH, whose sitecustomize lets SIGUSR1 print stacks.
-SITE_FOLDER = os.path.join(os.path.dirname(_FOLDER), "site")
+STARTUP_FOLDER = os.path.join(os.path.dirname(_FOLDER), "python_startup")
 
 # The interpreter of programs that need none of the image's packages: isolated, so no user variable changes it.
 SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")

@@ -223,7 +223,7 @@ def _process_environment(request: Request) -> dict[str, str]:
     environ, job, paths = request.environ, request.job, request.paths
     env = {**_default_variables(request), **variables_passed_on(environ), **home_variables(environ, request.run_dir)}
     env["PATH"] = f"{job_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
-    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), process_spec.SITE_FOLDER]))
+    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), process_spec.STARTUP_FOLDER]))
     env["DLC_STEPS_DIR"] = request.steps_folder
     env.update(data_service_variables(request.network))
     env.update(tf_data_service.variables(job))

@@ -9,10 +9,6 @@ import os
 import re
 import sys
 
-# EX_CONFIG of sysexits.h
-CONFIG = 78
-# EX_UNAVAILABLE
-UNAVAILABLE = 69
 ARN = re.compile(r"arn:[^:]+:codeartifact:([^:]+):([^:]+):repository/([^/]+)/(.+)")
 
 
@@ -32,12 +28,12 @@ def main() -> int:
     arn = ARN.fullmatch(sys.argv[1])
     if arn is None:
         print(f"dlc: CA_REPOSITORY_ARN: {sys.argv[1]} is not the ARN of a CodeArtifact repository", file=sys.stderr)
-        return CONFIG
+        return os.EX_CONFIG
     try:
         os.environ["PIP_INDEX_URL"] = index_url(arn)
     except Exception as error:  # no boto3, no credentials, no network, no such repository: nothing in common
         print(f"dlc: CA_REPOSITORY_ARN: {sys.argv[1]}: {type(error).__name__}: {error}", file=sys.stderr)
-        return UNAVAILABLE
+        return os.EX_UNAVAILABLE
     pip = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pip_install.py")
     return os.execv(sys.executable, [sys.executable, pip, *sys.argv[2:]])
 

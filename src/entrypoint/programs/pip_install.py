@@ -20,8 +20,6 @@ import sys
 import tempfile
 from typing import TextIO
 
-# EX_UNAVAILABLE of sysexits.h: what the code needs cannot be had
-UNAVAILABLE = 69
 NOISE = ("Requirement already satisfied:", "Looking in indexes:", "Looking in links:")
 PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Processing ", "Preparing ", "Installing ", "Getting ",
             "Building ", "Created wheel ", "Stored in ", "Obtaining ", "Successfully ", "INFO: ")  # fmt: skip
@@ -206,7 +204,7 @@ def main() -> int:
         return 0
     for line in output.reason:
         print(line, file=sys.stderr)
-    return UNAVAILABLE
+    return os.EX_UNAVAILABLE
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ import time
 
 # Between two looks
 PAUSE_SECONDS = 0.2
-# EX_UNAVAILABLE of sysexits.h
-UNAVAILABLE = 69
 LOOK = "look"
 
 
@@ -33,7 +31,7 @@ def look(end: float, hosts: int) -> int:
             reason = error
         time.sleep(PAUSE_SECONDS)
     print(f"dlc: the Ray cluster at {os.environ.get('RAY_ADDRESS')} is not complete: {reason}", file=sys.stderr)
-    return UNAVAILABLE
+    return os.EX_UNAVAILABLE
 
 
 def main() -> int:

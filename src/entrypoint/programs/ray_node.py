@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 
-# EX_CONFIG of sysexits.h
-CONFIG = 78
 LAST_LINES = 20
 MISSING = "Ray is not installed: put ray into requirements.txt, or build the image with `--set extras=[ray]`"
 
@@ -20,7 +18,7 @@ def main() -> int:
     folder, *options = sys.argv[1:]
     if shutil.which("ray") is None:
         print(f"dlc: {MISSING}", file=sys.stderr)
-        return CONFIG
+        return os.EX_CONFIG
     os.makedirs(folder, mode=0o700, exist_ok=True)
     log = f"{folder}/start.log"
     command = ["ray", "start", "--block", f"--temp-dir={folder}", *options]

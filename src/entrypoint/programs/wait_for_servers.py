@@ -10,8 +10,6 @@ import time
 
 # Between two attempts
 PAUSE_SECONDS = 0.1
-# EX_UNAVAILABLE of sysexits.h
-UNAVAILABLE = 69
 
 
 def wait(host: str, port: int, end: float) -> bool:
@@ -35,7 +33,7 @@ def main() -> int:
     for host, port in zip(addresses[::2], addresses[1::2]):
         if not wait(host, int(port), end):
             print(f"dlc: nobody listens on {host}, port {port}, after {seconds} s", file=sys.stderr)
-            return UNAVAILABLE
+            return os.EX_UNAVAILABLE
     if command:
         os.execvp(command[0], command)
     return 0

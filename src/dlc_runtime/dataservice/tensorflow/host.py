@@ -35,8 +35,6 @@ LISTEN_SECONDS = 600.0
 MOST_STARTS = 20
 # Before a lost server is started again.
 PAUSE_SECONDS = 0.5
-# Exit codes, as in sysexits.h.
-CONFIG, UNAVAILABLE = 78, 69
 _MODULE = "dlc_runtime.dataservice.tensorflow.server"
 
 
@@ -214,7 +212,8 @@ def main() -> int:
         serve()
     except (DataServiceError, cluster_facts.ClusterError) as error:
         print(f"dlc: {error}", file=sys.stderr)
-        return CONFIG if isinstance(error, (SettingError, ImportError, cluster_facts.ClusterError)) else UNAVAILABLE
+        is_setting = isinstance(error, (SettingError, ImportError, cluster_facts.ClusterError))
+        return os.EX_CONFIG if is_setting else os.EX_UNAVAILABLE
     return 0
 
 

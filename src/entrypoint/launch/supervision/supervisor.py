@@ -6,7 +6,7 @@ import signal
 import time
 
 from launch import signals
-from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict, signal_name
+from launch.base.errors import FAILED, HUNG, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict, signal_name
 from launch.supervision import canary, oom, process_tree
 from launch.supervision.child_process import ChildProcess, make_failure, make_start_failure, process_name
 from launch.supervision.event_log import EventLog
@@ -31,7 +31,6 @@ LAST_CHANCE_SECONDS = 2.0
 OUTPUT_SECONDS = 60.0  # for a slow reader at the end
 # Between looks at the watches; at the main processes after a stop; if only output and signals are awaited
 TICK_SECONDS, STOP_TICK_SECONDS, IDLE_SECONDS = 1.0, 0.1, 60.0
-NOT_SERVED = 69  # EX_UNAVAILABLE: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 
 
@@ -348,7 +347,8 @@ class Supervisor:
             kind = STOPPED if self.stop else FAILED
             early = () if self.stop else self.early
             failure = make_failure(first, self.settings, self._cause(first), self.ranks.read_ends(), early)
-            self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
+            # 0: a process that serves other hosts ended before them
+            self._fail(failure._replace(exit_code=failure.exit_code or UNAVAILABLE), kind)
         self.early += [process_name(child.spec) for child in ended if child.spec.essential and not child.exit_code]
         for child in ended:
             ends_alone = not child.spec.essential and not child.spec.vital and not self.serves

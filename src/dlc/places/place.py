@@ -7,6 +7,7 @@ when `--to NAME` asks for it, and imports its client only if that is used. `OPTI
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,7 +24,11 @@ LOCAL = PLACES[0]
 # The launcher ends with 0 after a stop if all state was saved. A place would show such a job as complete.
 STOPPED, STOPPED_CODE = "DLC_STOPPED_EXIT_CODE", 143
 # The launcher's code for a host that was lost.
-LOST_CODE = 69
+LOST_CODE = os.EX_UNAVAILABLE
+# Where a job's files lie in its containers, as SageMaker says.
+BASE = "/opt/ml"
+# How an image starts the launcher: the system's Python, which no variable of the user changes.
+LAUNCHER = ("/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py")
 
 
 class PlaceOptions(Model):

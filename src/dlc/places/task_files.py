@@ -18,12 +18,10 @@ from dlc.core.errors import UsageError
 from dlc.job.job_spec import Group, JobSpec, describe_channels
 from dlc.job.limits import count_bytes
 from dlc.job.values import is_address
-from dlc.places.place import Document, Refusal
+from dlc.places.place import BASE, LAUNCHER, Document, Refusal
 from dlc.places.refusals import name_group_keys, refuse_images, refuse_variables
 
-BASE = "/opt/ml"
 CODE, DATA, CHECKPOINTS, CONFIG = f"{BASE}/code", f"{BASE}/input/data", f"{BASE}/checkpoints", f"{BASE}/input/config"
-LAUNCHER = ("/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py", "train")
 GIBIBYTE = 1 << 30
 # Of a group of dstack.
 LONGEST_GROUP = 40
@@ -39,7 +37,8 @@ def list_lines(job: JobSpec, group: Group, hosts: str) -> list[str]:
         "inputdataconfig.json": describe_channels(group.channels),
     }
     written = [f"printf '%s\\n' {shlex.quote(json.dumps(text))} >{CONFIG}/{name}" for name, text in files.items()]
-    return [f"mkdir -p {CONFIG}", *written, hosts, f"exec {shlex.join((*LAUNCHER, *job.arguments))}"]
+    train = shlex.join((*LAUNCHER, "train", *job.arguments))
+    return [f"mkdir -p {CONFIG}", *written, hosts, f"exec {train}"]
 
 
 def export_hosts(addresses: str, rank: str) -> str:

@@ -11,9 +11,8 @@ from dlc.places.kubernetes.machines import format_quantity, list_types, make_res
 from dlc.places.kubernetes.names import CHANNELS_FILE, NODE, PARAMETERS_FILE, name_channels_file, name_object
 from dlc.places.kubernetes.options import KubernetesOptions, read_claim
 from dlc.places.kubernetes.source import NAME as ARCHIVE
-from dlc.places.place import STOPPED, STOPPED_CODE
+from dlc.places.place import BASE, STOPPED, STOPPED_CODE
 
-BASE = "/opt/ml"
 CONFIG = f"{BASE}/input/config"
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 TYPE_LABEL = "node.kubernetes.io/instance-type"

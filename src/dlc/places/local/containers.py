@@ -13,8 +13,8 @@ from dlc.job.job_spec import PROGRAMS
 from dlc.job.limits import quote_gpus
 from dlc.places.local.job import Group, Job
 from dlc.places.local.job_folder import make_config
+from dlc.places.place import BASE
 
-BASE = "/opt/ml"
 AUTHORITIES = "/etc/ssl/dlc-authorities.pem"
 # What pip, Python, requests, curl and git read.
 TRUST = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")

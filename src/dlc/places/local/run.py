@@ -17,7 +17,7 @@ from dlc.engine.remedies import GPU_REMEDY
 from dlc.job.host_log import HostLog
 from dlc.job.limits import count_bytes
 from dlc.places.local.claims import claim_job, remove_leftovers
-from dlc.places.local.containers import BASE, JobCommands, format_mount, make_commands, option_if_set
+from dlc.places.local.containers import JobCommands, format_mount, make_commands, option_if_set
 from dlc.places.local.host_reports import merge_host_reports
 from dlc.places.local.job import Group, Job
 from dlc.places.local.job_folder import PARTS, ResultFile, collect_results, remove_folders, write_folders
@@ -25,6 +25,7 @@ from dlc.places.local.known_jobs import make_facts
 from dlc.places.local.lifecycle import ContainerState, JobContainers, JobRun, find_first_failure, removal_error
 from dlc.places.local.memory import explain_memory, take_limit
 from dlc.places.local.watch import watch_job
+from dlc.places.place import BASE
 
 # In a host's /opt/ml: why it failed.
 FAILURE = "output/failure"

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc.core.image_references import split_registry
-from dlc.job.job_spec import GRACE, TOKEN, Group, JobSpec
+from dlc.job.job_spec import GRACE, PROGRAMS, TOKEN, Group, JobSpec
 from dlc.job.values import is_address
+from dlc.places.place import BASE
 from dlc.places.sagemaker.settings import Channel, Settings
 
 ARCHIVE = "sourcedir.tar.gz"
 # The SDK's: it is where containers without a network find their code.
 CODE_CHANNEL = "code"
-CODE_FOLDER = "/opt/ml/input/data/code"
+CODE_FOLDER = f"{BASE}/input/data/{CODE_CHANNEL}"
 # INFO, as the SDK sends it.
 LOG_LEVEL = 20
-CHECKPOINTS = "/opt/ml/checkpoints"
-PROGRAMS = "DLC_GROUP_PROGRAMS"
+CHECKPOINTS = f"{BASE}/checkpoints"
 # The hyperparameter that says the same, with room for 2,500 characters instead of 512.
 PROGRAMS_PARAMETER = "sagemaker_group_programs"
 # The launcher knows SageMaker's 120 seconds, and makes the token of the job's ARN.

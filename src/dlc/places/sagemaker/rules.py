@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from dlc.job.job_spec import TRAINING_GROUPS
 from dlc.places.sagemaker.request import CODE_CHANNEL, ECR
 from dlc.places.sagemaker.shapes import Steps, Violation
 
@@ -182,12 +183,11 @@ def _check_disks(request: Request) -> Iterator[Violation]:
 
 def _check_distribution(request: Request) -> Iterator[Violation]:
     """Check the groups that train together: a name that no group has would be found by the hosts alone."""
-    name = "sagemaker_distribution_instance_groups"
-    text = request.get("HyperParameters", {}).get(name, "")
+    text = request.get("HyperParameters", {}).get(TRAINING_GROUPS, "")
     known = [group for _, _, group in _list_groups(request) if group]
     for group in re.findall(r'"([^"]+)"', text):
         if known and group not in known:
-            yield Violation(("HyperParameters", name), f"groups out of {', '.join(known)}", repr(group))
+            yield Violation(("HyperParameters", TRAINING_GROUPS), f"groups out of {', '.join(known)}", repr(group))
 
 
 def _check_isolation(request: Request) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ from dlc.checked_yaml.problems import did_you_mean
 from dlc.checked_yaml.validation import Model
 from dlc.job.job_spec import Group, JobSpec
 from dlc.job.values import is_address, match_stated
-from dlc.places.place import PlaceOptions, Refusal
+from dlc.places.place import LAUNCHER, PlaceOptions, Refusal
 from dlc.places.refusals import (
     name_group_keys,
     refuse_group_images,
@@ -30,7 +30,7 @@ NONE: Final = "none"
 # Names of files of images end so.
 SQSH, SIF = ".sqsh", ".sif"
 # What our images start with.
-ENTRYPOINT = ("/usr/bin/tini", "--", "/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py")
+ENTRYPOINT = ("/usr/bin/tini", "--", *LAUNCHER)
 YesNo = Literal["yes", "no"]
 # Separates fields of a mount, of an sbatch file name or of a line of an sbatch file, in which # begins a comment.
 NO_PATH = re.compile(r"[:,%#'\"\\\s]")

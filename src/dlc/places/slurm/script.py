@@ -11,7 +11,7 @@ from pathlib import Path
 from dlc.core.image_references import split_registry
 from dlc.job.job_spec import GRACE, ONLY_GROUP, Group, JobSpec, describe_channels
 from dlc.job.limits import count_bytes
-from dlc.places.place import STOPPED, STOPPED_CODE, Document
+from dlc.places.place import BASE, STOPPED, STOPPED_CODE, Document
 from dlc.places.slurm.options import (
     APPTAINER,
     NONE,
@@ -28,7 +28,6 @@ from dlc.places.slurm.options import (
 NAME = "job.sbatch"
 LOG = "log"
 CHECKPOINTS = "checkpoints"
-BASE = "/opt/ml"
 # The signal of which the batch script hears before the time limit, if the job is to be queued again.
 WARNING = "USR1"
 MEBIBYTE = 1 << 20

@@ -25,6 +25,6 @@ def test_only_a_job_that_asks_for_the_compiler_loads_it(image: Image) -> None:
     asked = run_once(image.ref, "python", "-c", SHOW, options=("--env", "DLC_COMPILER=inductor"))
     assert (asked.returncode, asked.stdout, asked.stderr) == (
         0,
-        "dlc_runtime dlc_runtime.compiler dlc_runtime.compiler.import_hook\n",
+        "dlc_runtime dlc_runtime.after_import dlc_runtime.compiler dlc_runtime.compiler.import_hook\n",
         "",
     )

@@ -23,7 +23,7 @@ BAR = re.compile(r"bar (\d+) of (\d+) at ([\d.]+)|dlc: step=(\d+) .* progress=(\
 def test_lines_follow_the_scripts_own_bar_and_the_end_is_known_at_half_time(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "slow_trainer.py") as job:
         job.wait_for_line("bar 60 of 240")
-        while "step" not in (told := read_progress(job.folder)):
+        while "step" not in (told := read_progress(job.spec.folder)):
             time.sleep(1.0)
         assert re.fullmatch(r"\d+%.*", describe_progress(told))
         assert job.wait() == {"algo-1": 0}

@@ -43,7 +43,7 @@ def test_a_plain_job_loads_nothing_of_it(python: Path) -> None:
 
 
 def test_what_arms_the_compiler_is_all_that_a_job_without_torch_loads(python: Path) -> None:
-    loaded = "dlc_runtime dlc_runtime.compiler dlc_runtime.compiler.import_hook"
+    loaded = "dlc_runtime dlc_runtime.after_import dlc_runtime.compiler dlc_runtime.compiler.import_hook"
     assert run(python, SHOW, DLC_COMPILER="inductor") == loaded
     assert run(python, SHOW, DLC_COMPILER="off") == loaded
 

@@ -33,6 +33,7 @@ def test_a_job_without_tensorflow_loads_only_what_waits_for_it(packages: Path) -
     done = run(packages, SHOW, DLC_COMPILER="xla")
     assert done.stdout.split() == [
         "dlc_runtime",
+        "dlc_runtime.after_import",
         "dlc_runtime.compiler",
         "dlc_runtime.compiler.hooks",
         "dlc_runtime.compiler.import_hook",

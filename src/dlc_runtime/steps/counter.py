@@ -46,7 +46,7 @@ def rank_of_process() -> str:
 
 
 class Counter:
-    """Of one process; a forked one begins its own."""
+    """Of one process."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -125,12 +125,14 @@ def tell(text: str) -> None:
         print(f"dlc: {text}", file=sys.stderr, flush=True)
 
 
-_counter = Counter()
+class Own:
+    """Of this process; a forked one begins its own."""
+
+    counter = Counter()
+
+    @classmethod
+    def begin(cls) -> None:
+        cls.counter = Counter()
 
 
-def own_counter() -> Counter:
-    """Return the counter of this process."""
-    global _counter
-    if _counter.process != os.getpid():
-        _counter = Counter()
-    return _counter
+os.register_at_fork(after_in_child=Own.begin)

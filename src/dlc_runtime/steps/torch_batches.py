@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 
-from dlc_runtime.steps.counter import EPOCH, EPOCH_BATCH, EPOCH_BATCHES, own_counter
+from dlc_runtime.steps.counter import EPOCH, EPOCH_BATCH, EPOCH_BATCHES, Own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def patch(module: ModuleType) -> None:
     @functools.wraps(original)
     def counted_next(self: Any) -> Any:
         batch = original(self)
-        counter = own_counter()
+        counter = Own.counter
         if counter.batches is None:
             counter.batches = Batches()
         counter.batches.note(self)

@@ -7,7 +7,7 @@ import functools
 import math
 import weakref
 
-from dlc_runtime.steps.counter import own_counter
+from dlc_runtime.steps.counter import Own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _sources: list[tuple[Any, Callable[[Any], Told]]] = []
 
 def _add_source(source: Any, ask: Callable[[Any], Told]) -> None:
     _sources[:] = [*_sources, (source, ask)][-MOST_SOURCES:]
-    own_counter().ask_trainer = _ask_sources
+    Own.counter.ask_trainer = _ask_sources
 
 
 def _ask_sources() -> Told:

@@ -108,7 +108,7 @@ def test_ps_fits_the_terminal_and_has_a_bold_head(job: Path, monkeypatch: pytest
         assert shown.end() == 0
         lines = plain_text(shown.shown).splitlines()
         assert max(map(len, lines)) <= COLUMNS
-        assert re.search(r"mine\s+runs\s+2 running\s+\d+ (s|min)\s+dlc/some:1", lines[1])
+        assert re.search(r"mine\s+runs\s+2 running\s+\d+ (s|min)\s+-\s+dlc/some:1", lines[1])
         assert shown.shown.startswith("\x1b[1mJOB ")
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in dlc(job, "ps").stdout

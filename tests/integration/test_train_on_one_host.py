@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_a_stopped_example_goes_on_from_its_checkpoint(image: Image, tmp_path: P
         assert job.wait() == {"algo-1": 128 + SIGTERM}
         assert "saved /opt/ml/checkpoints/" in job.log()
         checkpoints = job.opt_ml() / "checkpoints"
-        epochs = job.log().count("epoch=")
+        epochs = len(re.findall("^epoch=", job.log(), re.MULTILINE))
     again = Job(image, tmp_path / "second", example(image), hyperparameters={"epochs": epochs + 1})
     checkpoints.rename(again.opt_ml() / "checkpoints")
     with again as job:

@@ -68,7 +68,7 @@ def follow_page(run: Run) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     done = run(_script(steps[SCAN:], SCAN + 1, NEW_SHELL))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("epoch=2 ") == 2, "two jobs"
+    assert done.stdout.count("epoch=2 training_loss=") == 2, "two jobs"
     assert re.search(r"^ +signature +key ", done.stdout, re.MULTILINE)
 
 

@@ -7,6 +7,7 @@ for each. A reader sees them also while the process hangs, spins or is stopped.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import mmap
 import os
@@ -45,8 +46,24 @@ def rank_of_process() -> str:
     return next((os.environ[name] for name in names if os.environ.get(name)), "0")
 
 
+def never_raises(method: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a method of Counter: a fault of ours, or of a sampler's length, is told, and the script trains on."""
+
+    @functools.wraps(method)
+    def run(self: Any, *arguments: Any) -> None:
+        if self.is_off:
+            return
+        try:
+            method(self, *arguments)
+        except Exception as fault:
+            self.is_off = True
+            tell(f"steps are not counted any more: {type(fault).__name__}: {fault}")
+
+    return run
+
+
 class Counter:
-    """Of one process."""
+    """Of one process. What it raises ends no training."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -62,6 +79,7 @@ class Counter:
         # The loader that gave the last batch
         self.batches: Any = None
 
+    @never_raises
     def note_optimizer(self, optimizer: object) -> None:
         """Count a step of one optimizer. Several that step in turns, as in a GAN, make one step together."""
         key = id(optimizer)
@@ -71,10 +89,9 @@ class Counter:
             self.add_steps(1)
         self._round[key] = weakref.ref(optimizer)
 
+    @never_raises
     def add_steps(self, number: int) -> None:
         """Count training steps that have just ended."""
-        if self.is_off:
-            return
         if self.values is None and not self._open():
             return
         values, now = self.values, time.monotonic()
@@ -88,9 +105,10 @@ class Counter:
         if self._offset is not None:
             values[GLOBAL_STEP] = values[STEPS] + self._offset
 
+    @never_raises
     def say(self, field: int, value: float) -> None:
         """Set one field."""
-        if not self.is_off and (self.values is not None or self._open()):
+        if self.values is not None or self._open():
             self.values[field] = value
 
     def _hear_trainer(self, told: tuple[int, int, int] | None) -> None:
@@ -125,8 +143,8 @@ def tell(text: str) -> None:
         print(f"dlc: {text}", file=sys.stderr, flush=True)
 
 
-class Own:
-    """Of this process; a forked one begins its own."""
+class ThisProcess:
+    """Holds this process's counter; a forked one begins its own."""
 
     counter = Counter()
 
@@ -135,4 +153,4 @@ class Own:
         cls.counter = Counter()
 
 
-os.register_at_fork(after_in_child=Own.begin)
+os.register_at_fork(after_in_child=ThisProcess.begin)

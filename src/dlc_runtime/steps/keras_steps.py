@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from dlc_runtime.steps.counter import EPOCH, EPOCH_BATCH, EPOCH_BATCHES, GLOBAL_STEP, TOTAL_STEPS, Own
+from dlc_runtime.steps.counter import EPOCH, EPOCH_BATCH, EPOCH_BATCHES, GLOBAL_STEP, TOTAL_STEPS, ThisProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _count(callbacks: Any, batches: int) -> None:
     if new <= 0:
         return
     callbacks._dlc_batches = batches
-    counter, epoch = Own.counter, getattr(callbacks, "_dlc_epoch", 0)
+    counter, epoch = ThisProcess.counter, getattr(callbacks, "_dlc_epoch", 0)
     counter.add_steps(new)
     counter.say(EPOCH, epoch + 1)
     counter.say(EPOCH_BATCH, batches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 
-from dlc_runtime.steps.counter import EPOCH, EPOCH_BATCH, EPOCH_BATCHES, Own
+from dlc_runtime.steps.counter import EPOCH, EPOCH_BATCH, EPOCH_BATCHES, ThisProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Batches:
 
 
 def _length_of(iterator: Any) -> int:
-    """Return how many batches an epoch has; 0 if nobody knows."""
+    """Return how many batches an epoch has; 0 if nobody knows: of an IterableDataset, or a sampler without end."""
     try:
         return len(iterator)
     except (TypeError, NotImplementedError, AttributeError):
@@ -62,7 +62,7 @@ def patch(module: ModuleType) -> None:
     @functools.wraps(original)
     def counted_next(self: Any) -> Any:
         batch = original(self)
-        counter = Own.counter
+        counter = ThisProcess.counter
         if counter.batches is None:
             counter.batches = Batches()
         counter.batches.note(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 
-from dlc_runtime.steps.counter import Own
+from dlc_runtime.steps.counter import ThisProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def make_hook(module: ModuleType) -> Callable[..., None]:
 
     def after_step(optimizer: Any, _arguments: Any, _named: Any) -> None:
         if not _is_inner(optimizers):
-            Own.counter.note_optimizer(optimizer)
+            ThisProcess.counter.note_optimizer(optimizer)
 
     # For a script that compiles `optimizer.step`: Dynamo calls this instead of reading it
     after_step._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def _counted(step: Any) -> Any:
         finally:
             _depth -= 1
         if not _depth:
-            Own.counter.note_optimizer(self)
+            ThisProcess.counter.note_optimizer(self)
         return result
 
     setattr(run, COUNTED, True)

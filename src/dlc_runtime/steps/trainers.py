@@ -7,7 +7,7 @@ import functools
 import math
 import weakref
 
-from dlc_runtime.steps.counter import Own
+from dlc_runtime.steps.counter import ThisProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _sources: list[tuple[Any, Callable[[Any], Told]]] = []
 
 def _add_source(source: Any, ask: Callable[[Any], Told]) -> None:
     _sources[:] = [*_sources, (source, ask)][-MOST_SOURCES:]
-    Own.counter.ask_trainer = _ask_sources
+    ThisProcess.counter.ask_trainer = _ask_sources
 
 
 def _ask_sources() -> Told:

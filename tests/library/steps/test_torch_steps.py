@@ -82,6 +82,16 @@ for epoch in range(2):
         if number == 2:
             list(evaluation)
 """
+LENGTH = """
+from torch.utils.data import DataLoader, Sampler
+class Broken(Sampler):
+    def __init__(self): pass
+    def __iter__(self): return iter(range(4))
+    def __len__(self): raise RuntimeError("no length today")
+optimizer = sgd()
+for batch in DataLoader(torch.ones(4, 3), sampler=Broken(), batch_size=1):
+    train(optimizer, 1)
+"""
 STEPS, EPOCH = ("steps",), ("steps", "epoch", "epoch_batch", "epoch_batches")
 # Name -> lines, fields, what they have to be
 CASES: dict[str, tuple[str, tuple[str, ...], list[int]]] = {
@@ -94,6 +104,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], list[int]]] = {
     "an optimizer for each parameter": (BACKWARD, STEPS, [3]),
     "another model": ("train(sgd(), 3)\ntrain(sgd(), 3)", STEPS, [6]),
     "a forked process": (FORKED, STEPS, [4]),
+    "a sampler whose length raises": (LENGTH, STEPS, [1]),
     "an evaluation within an epoch": (EPOCHS.replace("WORKERS", "0"), EPOCH, [8, 2, 3, 5]),
     "the same, with workers": (EPOCHS.replace("WORKERS", "2"), EPOCH, [8, 2, 3, 5]),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,8 @@ from dlc_runtime.steps.counter import EPOCH, EPOCH_BATCH, EPOCH_BATCHES, GLOBAL_
 from launch.supervision.progress import FILE, LINE_SECONDS, Progress, read_first, read_steps
 
 BEGIN = 1000.0
+HEAD = b'{"rank": "0", "fields": ["steps", "stepped_at"]}'.ljust(512)
+NO_NUMBERS = [HEAD + struct.pack("2d", 3, float(value)) for value in ("nan", "inf")]
 
 
 class Optimizer:
@@ -142,7 +145,10 @@ def test_the_first_rank_speaks_for_the_job(rank: Rank, tmp_path: Path, monkeypat
     assert (found.rank, found.steps) == (0, 7)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"no json" * 100, b'{"rank": "x", "fields": []}'.ljust(512)])
+NO_FILES = [b"", b"{}", b"[]", b"no json" * 100, b'{"rank": "x", "fields": []}'.ljust(512), *NO_NUMBERS]
+
+
+@pytest.mark.parametrize("content", NO_FILES)
 def test_a_file_that_is_none_of_ours_counts_nothing(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "0-1.steps"
     path.write_bytes(content)
@@ -169,3 +175,16 @@ def test_optimizers_that_step_in_turns_make_one_step_together(rank: Rank, tmp_pa
     found = read_first(str(tmp_path))
     assert found is not None
     assert found.steps == 20
+
+
+def test_a_fault_in_a_hook_is_told_once_and_ends_no_training(rank: Rank, capfd: pytest.CaptureFixture[str]) -> None:
+    """Such as a sampler of the script that raises when it is asked for its length."""
+
+    class Broken:
+        def write(self, *_arguments: object) -> bool:
+            raise RuntimeError("no length today")
+
+    rank.counter.batches = Broken()
+    for _ in range(3):
+        rank.counter.note_optimizer(Optimizer())
+    assert capfd.readouterr().err.count("no length today") == 1

@@ -1,7 +1,7 @@
 """How far the job is, and when it is done: from the step files of this host's ranks (dlc_runtime/steps).
 
 A line each minute and at the end, and a file in the results. Nothing is guessed: what nobody knows is left out.
-Loaded only once a rank has made a step.
+Loaded at the first look, 10 s after the start or at the end.
 """
 
 from __future__ import annotations
@@ -151,6 +151,8 @@ def read_steps(path: str) -> Steps | None:
     try:
         with open(path, "rb") as file:
             head, values = json.loads(file.read(HEAD_BYTES)), memoryview(file.read()).cast("d")
+        if any(value - value for value in values):  # not a number, or without end
+            return None
         told = dict(zip(head["fields"], values))
         known = {name: told[name] for name in Steps._fields if name in told}
         whole = {name: value if name.endswith("_at") else int(value) for name, value in known.items()}

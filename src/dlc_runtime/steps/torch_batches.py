@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 
@@ -48,10 +49,10 @@ class Batches:
 
 def _length_of(iterator: Any) -> int:
     """Return how many batches an epoch has; 0 if nobody knows: of an IterableDataset, or a sampler without end."""
-    try:
+    # The script's own sampler may raise anything
+    with contextlib.suppress(Exception):
         return len(iterator)
-    except (TypeError, NotImplementedError, AttributeError):
-        return 0
+    return 0
 
 
 def patch(module: ModuleType) -> None:

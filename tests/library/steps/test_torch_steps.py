@@ -104,7 +104,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], list[int]]] = {
     "an optimizer for each parameter": (BACKWARD, STEPS, [3]),
     "another model": ("train(sgd(), 3)\ntrain(sgd(), 3)", STEPS, [6]),
     "a forked process": (FORKED, STEPS, [4]),
-    "a sampler whose length raises": (LENGTH, STEPS, [1]),
+    "a sampler whose length raises": (LENGTH, EPOCH, [4, 1, 4, 0]),
     "an evaluation within an epoch": (EPOCHS.replace("WORKERS", "0"), EPOCH, [8, 2, 3, 5]),
     "the same, with workers": (EPOCHS.replace("WORKERS", "2"), EPOCH, [8, 2, 3, 5]),
 }

@@ -178,13 +178,11 @@ def test_optimizers_that_step_in_turns_make_one_step_together(rank: Rank, tmp_pa
 
 
 def test_a_fault_in_a_hook_is_told_once_and_ends_no_training(rank: Rank, capfd: pytest.CaptureFixture[str]) -> None:
-    """Such as a sampler of the script that raises when it is asked for its length."""
-
     class Broken:
         def write(self, *_arguments: object) -> bool:
-            raise RuntimeError("no length today")
+            raise RuntimeError("out of order")
 
     rank.counter.batches = Broken()
     for _ in range(3):
         rank.counter.note_optimizer(Optimizer())
-    assert capfd.readouterr().err.count("no length today") == 1
+    assert capfd.readouterr().err.count("out of order") == 1
